@@ -1,0 +1,33 @@
+//! The durable truth of shardcache: an append-only, versioned log of objects and its fold.
+//!
+//! A write is *committed* when its event is in the log and the log is synced to disk. Every engine
+//! keeps one order: **durable → published → acknowledged**. What a client was ever shown, a crash
+//! cannot take back; what was acknowledged, it cannot lose.
+//!
+//! ```text
+//! Change ──► committer ──► ledger (pure: guards, events) ──► engine (redb, memory) ──► Commit ──► subscribers
+//!                                                                                        └────► Receipt
+//! ```
+//!
+//! This crate knows nothing of HTTP, selectors or watchers, and parses no JSON.
+
+mod change;
+mod error;
+mod key;
+mod ledger;
+mod lineage;
+mod object;
+mod resource_version;
+mod state;
+mod store;
+
+pub use change::{Action, Applied, Change, Commit, Event, Guard, Refusal};
+pub use error::{ErrorKind, StorageError};
+pub use key::{Key, KeyParts, NulInName, SEPARATOR, TypeName};
+pub use lineage::{Incarnation, Lineage, Opening, Standing};
+pub use object::{BODY_MAX, Draft, Labels, Object, Record, RecordError, Span, Spans, Tombstone};
+pub use resource_version::{
+    DIGITS, PLACEHOLDER, ParseError, REVISION_MAX, ResourceVersion, Revision, TAG_BITS, TAG_MAX, Tag,
+};
+pub use state::{Objects, State};
+pub use store::{BackupReport, Health, LogPage, ReadLimit, Receipt, Store, Subscription};

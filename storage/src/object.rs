@@ -1,0 +1,502 @@
+//! One stored object: an immutable record whose bytes are the same on disk, in memory and on the wire.
+//!
+//! A [`Draft`] is built once, at ingest, by whoever parsed the object: the final JSON with a
+//! placeholder of 19 digits where `metadata.resourceVersion` goes, and beside it the few facts that
+//! dispatch and start-up need without parsing JSON (labels, uid, spans). The store's writer patches
+//! the digits and seals the draft into an [`Object`]; from then on nobody copies or changes a byte.
+//!
+//! Record layout, little endian, [`HEADER`] bytes followed by key, labels and body:
+//!
+//! ```text
+//!  0 u8  format (1)          16 u64 source generation     40 u32 offset of the resourceVersion digits
+//!  1 u8  op (1 put, 2 del)   24 u64 source version        44 u32 metadata: offset   48 u32 length
+//!  2 u16 key length          32 u32 labels length         52 u32 apiVersion: offset 56 u8  length
+//!  4 u32 type id             36 u32 body length           57 u8  uid: length        58 u16 zero
+//!  8 u64 previous revision                                60 u32 uid: offset        64 u32 crc32c
+//! ```
+//!
+//! Offsets count from the start of the body; spans of strings exclude the quotes, the metadata span
+//! includes its braces. The checksum covers every byte but its own four. Source fields are zero until
+//! a shard pushes through the push protocol.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::key::{Key, KeyParts};
+use crate::resource_version::{DIGITS, ResourceVersion, Revision};
+
+/// Bytes before the key.
+pub const HEADER: usize = 68;
+/// Largest body a record holds, in bytes; a little above the edge's 3 MiB limit on what is sent.
+pub const BODY_MAX: usize = 4 << 20;
+const FORMAT: u8 = 1;
+const OP_PUT: u8 = 1;
+const OP_DELETE: u8 = 2;
+
+/// Part of a body, as offset and length in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Bytes from the start of the body.
+    pub at: u32,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+impl Span {
+    /// The span as a range of the body.
+    pub fn range(self) -> std::ops::Range<usize> {
+        self.at as usize..self.at as usize + self.len as usize
+    }
+}
+
+/// What ingest knows of an encoded object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spans {
+    /// Where the [`DIGITS`] digits of `metadata.resourceVersion` start.
+    pub resource_version_at: u32,
+    /// `metadata`, braces included.
+    pub metadata: Span,
+    /// The value of `apiVersion`, quotes excluded; at most 255 bytes.
+    pub api_version: Span,
+    /// The value of `metadata.uid`, quotes excluded; at most 255 bytes, empty if the object has none.
+    pub uid: Span,
+}
+
+/// Why bytes are not a record, or parts do not make one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Written by a newer version of this program.
+    #[error("record format {0} is not known")]
+    Format(u8),
+    /// Lengths, offsets or checksum do not fit.
+    #[error("record is damaged: {0}")]
+    Damaged(&'static str),
+    /// A part is larger than the record can hold.
+    #[error("{what} is {len} bytes long, the limit is {max}")]
+    TooLarge {
+        /// Which part.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+        /// The bound in bytes.
+        max: usize,
+    },
+}
+
+/// An object that is encoded but not yet committed: no revision, no resourceVersion.
+#[derive(Clone)]
+pub struct Draft {
+    record: Vec<u8>,
+}
+
+impl Draft {
+    /// Packs a key, its labels (sorted by label key here) and the final JSON into a record.
+    ///
+    /// `body[spans.resource_version_at..][..19]` must be digits; they are overwritten at commit.
+    pub fn new<K: AsRef<str>, V: AsRef<str>>(
+        key: &Key,
+        labels: &[(K, V)],
+        body: &[u8],
+        spans: Spans,
+    ) -> Result<Self, RecordError> {
+        let key = key.as_str().as_bytes();
+        limit("key", key.len(), u16::MAX.into())?;
+        limit("object", body.len(), BODY_MAX)?;
+        limit("apiVersion", spans.api_version.len as usize, u8::MAX.into())?;
+        limit("metadata.uid", spans.uid.len as usize, u8::MAX.into())?;
+        let mut sorted: Vec<_> = labels.iter().map(|(k, v)| (k.as_ref(), v.as_ref())).collect();
+        sorted.sort_unstable();
+        let mut packed = Vec::with_capacity(sorted.iter().map(|(k, v)| k.len() + v.len() + 4).sum());
+        for (label, value) in sorted {
+            limit("label key", label.len(), u16::MAX.into())?;
+            limit("label value", value.len(), u16::MAX.into())?;
+            packed.extend_from_slice(&(label.len() as u16).to_le_bytes());
+            packed.extend_from_slice(label.as_bytes());
+            packed.extend_from_slice(&(value.len() as u16).to_le_bytes());
+            packed.extend_from_slice(value.as_bytes());
+        }
+        let mut record = Vec::with_capacity(HEADER + key.len() + packed.len() + body.len());
+        record.resize(HEADER, 0);
+        record[0] = FORMAT;
+        record[1] = OP_PUT;
+        record[2..4].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        put_u32(&mut record, 32, packed.len() as u32);
+        put_u32(&mut record, 36, body.len() as u32);
+        put_u32(&mut record, 40, spans.resource_version_at);
+        put_u32(&mut record, 44, spans.metadata.at);
+        put_u32(&mut record, 48, spans.metadata.len);
+        put_u32(&mut record, 52, spans.api_version.at);
+        record[56] = spans.api_version.len as u8;
+        record[57] = spans.uid.len as u8;
+        put_u32(&mut record, 60, spans.uid.at);
+        record.extend_from_slice(key);
+        record.extend_from_slice(&packed);
+        record.extend_from_slice(body);
+        Header::check(&record)?;
+        Ok(Self { record })
+    }
+
+    /// The uid in the draft, `""` if it has none.
+    pub fn uid(&self) -> &str {
+        Header::parse(&self.record).expect("checked by `new`").uid(&self.record)
+    }
+
+    /// The encoded JSON, placeholder digits included.
+    pub fn body(&self) -> &[u8] {
+        let header = Header::parse(&self.record).expect("checked by `new`");
+        &self.record[header.body_at()..]
+    }
+
+    /// Bytes of the whole record.
+    pub fn size(&self) -> usize {
+        self.record.len()
+    }
+
+    /// Patches type, versions and checksum: the draft becomes the object of one event.
+    pub(crate) fn seal(
+        mut self,
+        type_id: u32,
+        revision: Revision,
+        version: ResourceVersion,
+        previous: Revision,
+    ) -> Object {
+        let header = Header::parse(&self.record).expect("checked by `new`");
+        let digits_at = header.body_at() + header.resource_version_at as usize;
+        self.record[digits_at..digits_at + DIGITS].copy_from_slice(&version.digits());
+        put_u32(&mut self.record, 4, type_id);
+        self.record[8..16].copy_from_slice(&previous.0.to_le_bytes());
+        let sum = checksum(&self.record);
+        put_u32(&mut self.record, 64, sum);
+        Object(Arc::new(Inner { revision, header, record: Bytes::from(self.record.into_boxed_slice()) }))
+    }
+}
+
+/// A committed object. Cheap to clone; ordered, compared and looked up by its key.
+#[derive(Clone)]
+pub struct Object(Arc<Inner>);
+
+struct Inner {
+    revision: Revision,
+    header: Header,
+    record: Bytes,
+}
+
+impl Object {
+    /// Reads a put record; checks lengths, offsets and checksum.
+    pub fn decode(revision: Revision, record: Bytes) -> Result<Self, RecordError> {
+        let header = Header::check(&record)?;
+        if header.op != OP_PUT {
+            return Err(RecordError::Damaged("not a put"));
+        }
+        verify_checksum(&record)?;
+        Ok(Self(Arc::new(Inner { revision, header, record })))
+    }
+
+    /// The event that wrote this state of the object.
+    pub fn revision(&self) -> Revision {
+        self.0.revision
+    }
+
+    /// `metadata.resourceVersion` of this state.
+    pub fn resource_version(&self) -> ResourceVersion {
+        let at = self.0.header.resource_version_at as usize;
+        let digits = &self.body_bytes()[at..at + DIGITS];
+        let text = std::str::from_utf8(digits).expect("digits are checked when the record is read");
+        ResourceVersion::parse(text).expect("digits are checked when the record is read")
+    }
+
+    /// The joined key.
+    pub fn key(&self) -> &str {
+        let at = HEADER..HEADER + usize::from(self.0.header.key_len);
+        std::str::from_utf8(&self.0.record[at]).expect("checked when the record is read")
+    }
+
+    /// The parts of the key.
+    pub fn parts(&self) -> KeyParts<'_> {
+        KeyParts::split(self.key()).expect("checked when the record is read")
+    }
+
+    /// `metadata.uid`, `""` if the object has none.
+    pub fn uid(&self) -> &str {
+        self.0.header.uid(&self.0.record)
+    }
+
+    /// Labels in key order.
+    pub fn labels(&self) -> Labels<'_> {
+        let start = HEADER + usize::from(self.0.header.key_len);
+        Labels(&self.0.record[start..start + self.0.header.labels_len as usize])
+    }
+
+    /// The value of one label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels().find(|(label, _)| *label == key).map(|(_, value)| value)
+    }
+
+    /// The JSON as served; shares the record's memory.
+    pub fn body(&self) -> Bytes {
+        self.0.record.slice(self.0.header.body_at()..)
+    }
+
+    /// The JSON as served, borrowed.
+    pub fn body_bytes(&self) -> &[u8] {
+        &self.0.record[self.0.header.body_at()..]
+    }
+
+    /// Where things are inside [`Object::body`].
+    pub fn spans(&self) -> Spans {
+        self.0.header.spans()
+    }
+
+    /// The revision this event superseded; [`Revision::ZERO`] if the object was new.
+    pub fn previous_revision(&self) -> Revision {
+        self.0.header.previous
+    }
+
+    /// Bytes of the whole record.
+    pub fn size(&self) -> usize {
+        self.0.record.len()
+    }
+
+    /// The type's interned id in the store file that holds the record.
+    pub(crate) fn type_id(&self) -> u32 {
+        self.0.header.type_id
+    }
+
+    /// The record as it stands on disk.
+    pub(crate) fn record(&self) -> &Bytes {
+        &self.0.record
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.key().replace('\0', "|"), self.0.revision)
+    }
+}
+
+impl Borrow<str> for Object {
+    fn borrow(&self) -> &str {
+        self.key()
+    }
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+impl Eq for Object {}
+impl PartialOrd for Object {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Object {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(other.key())
+    }
+}
+
+/// A deletion as it stands on disk: no body, a pointer to the state it removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tombstone {
+    /// Interned id of the type.
+    pub type_id: u32,
+    /// The revision whose state was deleted.
+    pub previous: Revision,
+    /// The joined key.
+    pub key: Box<str>,
+}
+
+impl Tombstone {
+    /// Encodes the record.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut record = vec![0; HEADER];
+        record[0] = FORMAT;
+        record[1] = OP_DELETE;
+        record[2..4].copy_from_slice(&(self.key.len() as u16).to_le_bytes());
+        put_u32(&mut record, 4, self.type_id);
+        record[8..16].copy_from_slice(&self.previous.0.to_le_bytes());
+        record.extend_from_slice(self.key.as_bytes());
+        let sum = checksum(&record);
+        put_u32(&mut record, 64, sum);
+        record
+    }
+}
+
+/// A record read from the log: an object or a deletion.
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// The state an event wrote.
+    Put(Object),
+    /// The deletion an event made.
+    Delete(Tombstone),
+}
+
+impl Record {
+    /// Reads either kind; checks lengths, offsets and checksum.
+    pub fn decode(revision: Revision, record: Bytes) -> Result<Self, RecordError> {
+        let header = Header::check(&record)?;
+        if header.op == OP_PUT {
+            return Object::decode(revision, record).map(Self::Put);
+        }
+        verify_checksum(&record)?;
+        let key = std::str::from_utf8(&record[HEADER..]).map_err(|_| RecordError::Damaged("key"))?;
+        Ok(Self::Delete(Tombstone { type_id: header.type_id, previous: header.previous, key: key.into() }))
+    }
+}
+
+/// Labels of one object in key order, as `(key, value)`.
+#[derive(Clone)]
+pub struct Labels<'a>(&'a [u8]);
+
+impl<'a> Labels<'a> {
+    fn take(&mut self) -> Option<&'a str> {
+        let (len, rest) = self.0.split_first_chunk::<2>()?;
+        let (text, rest) = rest.split_at_checked(u16::from_le_bytes(*len).into())?;
+        self.0 = rest;
+        std::str::from_utf8(text).ok()
+    }
+}
+
+impl<'a> Iterator for Labels<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.take()?, self.take()?))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Header {
+    previous: Revision,
+    type_id: u32,
+    labels_len: u32,
+    resource_version_at: u32,
+    metadata: Span,
+    api_version_at: u32,
+    uid_at: u32,
+    key_len: u16,
+    op: u8,
+    api_version_len: u8,
+    uid_len: u8,
+}
+
+impl Header {
+    fn parse(record: &[u8]) -> Result<Self, RecordError> {
+        if record.len() < HEADER {
+            return Err(RecordError::Damaged("shorter than its header"));
+        }
+        if record[0] != FORMAT {
+            return Err(RecordError::Format(record[0]));
+        }
+        Ok(Self {
+            previous: Revision(u64::from_le_bytes(record[8..16].try_into().expect("eight bytes"))),
+            type_id: get_u32(record, 4),
+            labels_len: get_u32(record, 32),
+            resource_version_at: get_u32(record, 40),
+            metadata: Span { at: get_u32(record, 44), len: get_u32(record, 48) },
+            api_version_at: get_u32(record, 52),
+            uid_at: get_u32(record, 60),
+            key_len: u16::from_le_bytes([record[2], record[3]]),
+            op: record[1],
+            api_version_len: record[56],
+            uid_len: record[57],
+        })
+    }
+
+    /// Parses and proves that every length and offset lies inside the record.
+    fn check(record: &[u8]) -> Result<Self, RecordError> {
+        let header = Self::parse(record)?;
+        let body_len = get_u32(record, 36) as usize;
+        let sum = (HEADER + usize::from(header.key_len))
+            .checked_add(header.labels_len as usize)
+            .and_then(|sum| sum.checked_add(body_len));
+        if sum != Some(record.len()) {
+            return Err(RecordError::Damaged("lengths do not add up"));
+        }
+        let key = std::str::from_utf8(&record[HEADER..HEADER + usize::from(header.key_len)]);
+        if key.ok().and_then(KeyParts::split).is_none() {
+            return Err(RecordError::Damaged("key"));
+        }
+        if header.op == OP_DELETE {
+            return if body_len == 0 && header.labels_len == 0 {
+                Ok(header)
+            } else {
+                Err(RecordError::Damaged("deletion with a body"))
+            };
+        }
+        if header.op != OP_PUT {
+            return Err(RecordError::Damaged("operation"));
+        }
+        let mut labels = Labels(&record[HEADER + usize::from(header.key_len)..header.body_at()]);
+        while labels.next().is_some() {}
+        if !labels.0.is_empty() {
+            return Err(RecordError::Damaged("labels"));
+        }
+        let body = &record[header.body_at()..];
+        let spans = header.spans();
+        for span in [spans.metadata, spans.api_version, spans.uid] {
+            if span.at as usize + span.len as usize > body.len() {
+                return Err(RecordError::Damaged("span outside the body"));
+            }
+        }
+        let digits =
+            body.get(header.resource_version_at as usize..header.resource_version_at as usize + DIGITS);
+        if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_digit)) {
+            return Err(RecordError::Damaged("resourceVersion digits"));
+        }
+        if std::str::from_utf8(&body[spans.uid.range()]).is_err()
+            || std::str::from_utf8(&body[spans.api_version.range()]).is_err()
+        {
+            return Err(RecordError::Damaged("text is not UTF-8"));
+        }
+        Ok(header)
+    }
+
+    fn body_at(&self) -> usize {
+        HEADER + usize::from(self.key_len) + self.labels_len as usize
+    }
+
+    fn spans(&self) -> Spans {
+        Spans {
+            resource_version_at: self.resource_version_at,
+            metadata: self.metadata,
+            api_version: Span { at: self.api_version_at, len: self.api_version_len.into() },
+            uid: Span { at: self.uid_at, len: self.uid_len.into() },
+        }
+    }
+
+    fn uid<'a>(&self, record: &'a [u8]) -> &'a str {
+        let at = self.body_at() + self.uid_at as usize;
+        std::str::from_utf8(&record[at..at + usize::from(self.uid_len)])
+            .expect("checked when the record is read")
+    }
+}
+
+fn limit(what: &'static str, len: usize, max: usize) -> Result<(), RecordError> {
+    if len > max { Err(RecordError::TooLarge { what, len, max }) } else { Ok(()) }
+}
+
+fn get_u32(record: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(record[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn put_u32(record: &mut [u8], at: usize, value: u32) {
+    record[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn checksum(record: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&record[..64]), &record[HEADER..])
+}
+
+fn verify_checksum(record: &[u8]) -> Result<(), RecordError> {
+    if get_u32(record, 64) == checksum(record) { Ok(()) } else { Err(RecordError::Damaged("checksum")) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! The fold of the log at one commit boundary: every live object, by type and key.
+//!
+//! A [`State`] is a persistent (copy-on-write) structure: cloning one is O(number of types touched
+//! since) and readers keep theirs as long as they like. The writer owns one and publishes a clone
+//! with each commit, so the truth the writer checks guards against and the snapshots that readers
+//! scan share their memory.
+
+use std::ops::Bound;
+
+use imbl::{OrdMap, OrdSet};
+
+use crate::key::TypeName;
+use crate::object::Object;
+use crate::resource_version::{ResourceVersion, Revision};
+
+/// Every live object of a store at one revision. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct State {
+    head: ResourceVersion,
+    types: OrdMap<TypeName, Objects>,
+}
+
+/// The live objects of one type, in key order, and how far back the type's history reaches.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    set: OrdSet<Object>,
+    body_bytes: u64,
+    floor: Revision,
+}
+
+impl State {
+    /// No objects, at `head`.
+    pub fn empty(head: ResourceVersion) -> Self {
+        Self { head, types: OrdMap::new() }
+    }
+
+    /// The last revision the state contains.
+    pub fn head(&self) -> Revision {
+        self.head.revision()
+    }
+
+    /// The version of the state, as clients see it on lists and bookmarks.
+    pub fn resource_version(&self) -> ResourceVersion {
+        self.head
+    }
+
+    /// The objects of a type; `None` if it never had any.
+    pub fn objects(&self, type_name: &TypeName) -> Option<&Objects> {
+        self.types.get(type_name)
+    }
+
+    /// Every type that has or had objects, in name order.
+    pub fn types(&self) -> impl Iterator<Item = (&TypeName, &Objects)> {
+        self.types.iter()
+    }
+
+    /// One object.
+    pub fn get(&self, type_name: &TypeName, key: &str) -> Option<&Object> {
+        self.types.get(type_name)?.get(key)
+    }
+
+    /// Oldest revision a watch of the type can start after ([`Revision::ZERO`]: nothing was compacted).
+    pub fn floor(&self, type_name: &TypeName) -> Revision {
+        self.types.get(type_name).map_or(Revision::ZERO, |objects| objects.floor)
+    }
+
+    /// Objects of all types.
+    pub fn len(&self) -> usize {
+        self.types.iter().map(|(_, objects)| objects.len()).sum()
+    }
+
+    /// Whether there is no object at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Encoded bytes of all objects of all types.
+    pub fn body_bytes(&self) -> u64 {
+        self.types.iter().map(|(_, objects)| objects.body_bytes).sum()
+    }
+
+    pub(crate) fn set_head(&mut self, head: ResourceVersion) {
+        self.head = head;
+    }
+
+    pub(crate) fn set_floor(&mut self, type_name: &TypeName, floor: Revision) {
+        let objects = self.types.entry(type_name.clone()).or_default();
+        objects.floor = objects.floor.max(floor);
+    }
+
+    /// Replaces the objects of a type with others, in key order; used once, at load.
+    pub(crate) fn load(&mut self, type_name: TypeName, objects: impl IntoIterator<Item = Object>) {
+        let loaded = self.types.entry(type_name).or_default();
+        for object in objects {
+            loaded.insert(object);
+        }
+    }
+
+    pub(crate) fn insert(&mut self, type_name: &TypeName, object: Object) -> Option<Object> {
+        self.types.entry(type_name.clone()).or_default().insert(object)
+    }
+
+    pub(crate) fn remove(&mut self, type_name: &TypeName, key: &str) -> Option<Object> {
+        self.types.get_mut(type_name)?.remove(key)
+    }
+}
+
+impl Objects {
+    /// Number of objects.
+    pub fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    /// Whether the type has no objects.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+
+    /// Sum of the encoded bodies, in bytes.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Oldest revision a watch of the type can start after.
+    pub fn floor(&self) -> Revision {
+        self.floor
+    }
+
+    /// One object by its joined key.
+    pub fn get(&self, key: &str) -> Option<&Object> {
+        self.set.get(key)
+    }
+
+    /// All objects in key order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Object> {
+        self.set.iter()
+    }
+
+    /// The objects whose joined keys lie between the bounds, in key order; O(log n) to begin.
+    pub fn range<'a>(
+        &'a self,
+        from: Bound<&str>,
+        to: Bound<&str>,
+    ) -> impl DoubleEndedIterator<Item = &'a Object> + use<'a> {
+        self.set.range::<_, str>((from, to))
+    }
+
+    /// Puts a state in place of whatever has its key. Also used to build the state at an earlier
+    /// revision by undoing events.
+    pub fn insert(&mut self, object: Object) -> Option<Object> {
+        self.body_bytes += object.body_bytes().len() as u64;
+        let replaced = self.set.insert(object);
+        if let Some(old) = &replaced {
+            self.body_bytes -= old.body_bytes().len() as u64;
+        }
+        replaced
+    }
+
+    /// Removes what has the key.
+    pub fn remove(&mut self, key: &str) -> Option<Object> {
+        let removed = self.set.remove(key);
+        if let Some(old) = &removed {
+            self.body_bytes -= old.body_bytes().len() as u64;
+        }
+        removed
+    }
+}
