@@ -1,0 +1,3 @@
+//! Integration tests: the whole server, over real HTTP.
+
+mod checker;
