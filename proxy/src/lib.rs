@@ -4,6 +4,7 @@
 
 pub mod cache;
 pub mod filter;
+pub mod metrics;
 pub mod scope;
 pub mod selector;
 pub mod status;

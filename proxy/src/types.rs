@@ -1,7 +1,7 @@
 //! Which types are served where (skeleton).
 use std::sync::Arc;
 
-use shardcache_storage::{Commit, TypeName};
+use shardcache_storage::{Commit, State, TypeName};
 
 use crate::scope::Part;
 
@@ -46,11 +46,16 @@ impl Types {
     pub fn builtin(_extra: Vec<TypeInfo>) -> Arc<Self> {
         todo!()
     }
+    /// The set of types at a state, derived from scratch: what a server starts with.
+    pub fn at(self: &Arc<Self>, _state: &State) -> Arc<Self> {
+        todo!()
+    }
     /// The set after a commit; the same Arc if the commit changes nothing about types.
     pub fn after(self: &Arc<Self>, _commit: &Commit) -> Arc<Self> {
         todo!()
     }
-    /// The type served at a scope under group, version and plural name.
+    /// The type served at a scope under group, version, plural name and, if the request names one, API
+    /// identity (which built-in types ignore, D46).
     pub fn resolve(
         &self,
         _shard: &Part,
@@ -58,6 +63,7 @@ impl Types {
         _group: &str,
         _version: &str,
         _resource: &str,
+        _identity: Option<&str>,
     ) -> Option<&Arc<TypeInfo>> {
         todo!()
     }

@@ -1,0 +1,334 @@
+//! What the proxy measures: one struct of counters, gauges and histograms, registered once.
+//!
+//! Names are `shardcache_<subsystem>_<what>_<unit>`. No label is unbounded: labels are closed enums
+//! ([`labels`]) or HTTP codes, never a shard, a logical cluster, a type or an object's name. Every
+//! metric is explained in `docs/operations.md`; a test compares the two.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+pub mod labels;
+
+use labels::{ByClass, ByCode, ByLimit, ByReason, BySource, ByState, ByVerb, ByWriteRefusal};
+
+/// Everything the proxy measures. Cheap to clone: the parts are shared handles.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Requests and connections.
+    pub http: HttpMetrics,
+    /// Lists.
+    pub list: ListMetrics,
+    /// Watches.
+    pub watch: WatchMetrics,
+    /// Writes.
+    pub write: WriteMetrics,
+    /// The watch cache.
+    pub cache: CacheMetrics,
+    /// The set of served types.
+    pub types: TypeMetrics,
+}
+
+/// Requests and connections.
+#[derive(Clone, Debug)]
+pub struct HttpMetrics {
+    /// Answered requests by verb and HTTP code; a watch counts when its headers are sent.
+    pub requests: Family<ByCode, Counter>,
+    /// Seconds from the request's head to the answer's head, by verb.
+    pub duration: Family<ByVerb, Histogram, fn() -> Histogram>,
+    /// Requests being answered, by class; a watch counts until its stream ends.
+    pub in_flight: Family<ByClass, Gauge>,
+    /// Requests and connections turned away because a limit was reached, by limit.
+    pub refusals: Family<ByLimit, Counter>,
+    /// Bytes of request bodies read.
+    pub request_bytes: Counter,
+    /// Bytes of answer bodies handed to connections, before compression; watches included.
+    pub response_bytes: Counter,
+    /// Open connections.
+    pub connections: Gauge,
+    /// Accepted connections.
+    pub connections_accepted: Counter,
+    /// Connections whose TLS handshake failed or timed out.
+    pub handshake_failures: Counter,
+    /// Requests whose handler panicked (answered 500).
+    pub panics: Counter,
+}
+
+/// Lists.
+#[derive(Clone, Debug)]
+pub struct ListMetrics {
+    /// Objects in one answer.
+    pub objects: Histogram,
+    /// Bytes of one answer, before compression.
+    pub bytes: Histogram,
+    /// Bytes of lists being written to clients; the bodies themselves are shared with the cache.
+    pub in_flight_bytes: Gauge,
+}
+
+/// Watches.
+#[derive(Clone, Debug, Default)]
+pub struct WatchMetrics {
+    /// Open watches by state: level with the cache, or catching up from history or the log.
+    pub watchers: Family<ByState, Gauge>,
+    /// Ended watches by reason.
+    pub terminations: Family<ByReason, Counter>,
+    /// Events sent, bookmarks not counted.
+    pub events: Counter,
+    /// Bookmarks sent.
+    pub bookmarks: Counter,
+    /// Watches started from the durable log because memory no longer held their position.
+    pub cold_starts: Counter,
+    /// Distinct (type, selector) classes that events are dispatched to.
+    pub classes: Gauge,
+}
+
+/// Writes.
+#[derive(Clone, Debug)]
+pub struct WriteMetrics {
+    /// Seconds from a validated write to its acknowledgement: commit, sync and publication.
+    pub duration: Histogram,
+    /// Writes that changed nothing and made no event.
+    pub unchanged: Counter,
+    /// Refused writes by reason.
+    pub refusals: Family<ByWriteRefusal, Counter>,
+}
+
+/// The watch cache.
+#[derive(Clone, Debug)]
+pub struct CacheMetrics {
+    /// Seconds from a commit's arrival at the reflector to its publication.
+    pub publish_lag: Histogram,
+    /// Seconds a read waited for a snapshot that is new enough.
+    pub freshness_wait: Histogram,
+    /// Newest published revision, comparable with the store's.
+    pub revision: Gauge,
+    /// Live objects.
+    pub objects: Gauge,
+    /// Encoded bytes of live objects.
+    pub object_bytes: Gauge,
+    /// Events of the in-memory history.
+    pub history_events: Gauge,
+    /// Bytes of superseded bodies that the in-memory history holds.
+    pub history_bytes: Gauge,
+    /// Snapshots retained for paging.
+    pub snapshots: Gauge,
+}
+
+/// The set of served types.
+#[derive(Clone, Debug, Default)]
+pub struct TypeMetrics {
+    /// Served types by where their description comes from.
+    pub served: Family<BySource, Gauge>,
+    /// CustomResourceDefinitions that are not served because they cannot be understood.
+    pub broken: Gauge,
+}
+
+impl Metrics {
+    /// Creates the metrics and registers them. Call once per registry.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        metrics.register_http(registry);
+        metrics.register_list_and_watch(registry);
+        metrics.register_write_and_types(registry);
+        metrics.register_cache(registry);
+        metrics
+    }
+
+    fn register_http(&self, registry: &mut Registry) {
+        let http = &self.http;
+        registry.register(
+            "shardcache_http_requests",
+            "Answered requests by verb and HTTP code",
+            http.requests.clone(),
+        );
+        registry.register_with_unit(
+            "shardcache_http_request_duration",
+            "Time from the request's head to the answer's head",
+            Unit::Seconds,
+            http.duration.clone(),
+        );
+        registry.register(
+            "shardcache_http_in_flight_requests",
+            "Requests being answered by class, watches included",
+            http.in_flight.clone(),
+        );
+        registry.register(
+            "shardcache_http_refusals",
+            "Requests and connections turned away at a limit, by limit",
+            http.refusals.clone(),
+        );
+        registry.register_with_unit(
+            "shardcache_http_request_body",
+            "Bytes of request bodies read",
+            Unit::Bytes,
+            http.request_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "shardcache_http_response_body",
+            "Bytes of answer bodies before compression",
+            Unit::Bytes,
+            http.response_bytes.clone(),
+        );
+        registry.register("shardcache_http_open_connections", "Open connections", http.connections.clone());
+        registry.register(
+            "shardcache_http_accepted_connections",
+            "Accepted connections",
+            http.connections_accepted.clone(),
+        );
+        registry.register(
+            "shardcache_http_failed_handshakes",
+            "Connections whose TLS handshake failed or timed out",
+            http.handshake_failures.clone(),
+        );
+        registry.register("shardcache_http_panics", "Requests whose handler panicked", http.panics.clone());
+    }
+
+    fn register_list_and_watch(&self, registry: &mut Registry) {
+        let (list, watch) = (&self.list, &self.watch);
+        registry.register("shardcache_list_objects", "Objects in one list answer", list.objects.clone());
+        registry.register_with_unit(
+            "shardcache_list_response",
+            "Bytes of one list answer before compression",
+            Unit::Bytes,
+            list.bytes.clone(),
+        );
+        registry.register_with_unit(
+            "shardcache_list_in_flight",
+            "Bytes of lists being written to clients",
+            Unit::Bytes,
+            list.in_flight_bytes.clone(),
+        );
+        registry.register("shardcache_watch_watchers", "Open watches by state", watch.watchers.clone());
+        registry.register(
+            "shardcache_watch_terminations",
+            "Ended watches by reason",
+            watch.terminations.clone(),
+        );
+        registry.register("shardcache_watch_events", "Events sent to watches", watch.events.clone());
+        registry.register("shardcache_watch_bookmarks", "Bookmarks sent to watches", watch.bookmarks.clone());
+        registry.register(
+            "shardcache_watch_cold_starts",
+            "Watches that began in the durable log",
+            watch.cold_starts.clone(),
+        );
+        registry.register(
+            "shardcache_watch_classes",
+            "Distinct selector classes that events are dispatched to",
+            watch.classes.clone(),
+        );
+    }
+
+    fn register_write_and_types(&self, registry: &mut Registry) {
+        let (write, types) = (&self.write, &self.types);
+        registry.register_with_unit(
+            "shardcache_write_duration",
+            "Time from a validated write to its acknowledgement",
+            Unit::Seconds,
+            write.duration.clone(),
+        );
+        registry.register(
+            "shardcache_write_unchanged",
+            "Writes that changed nothing and made no event",
+            write.unchanged.clone(),
+        );
+        registry.register("shardcache_write_refusals", "Refused writes by reason", write.refusals.clone());
+        registry.register("shardcache_types_served", "Served types by source", types.served.clone());
+        registry.register(
+            "shardcache_types_broken",
+            "CustomResourceDefinitions that are not served because they cannot be understood",
+            types.broken.clone(),
+        );
+    }
+
+    fn register_cache(&self, registry: &mut Registry) {
+        let cache = &self.cache;
+        registry.register_with_unit(
+            "shardcache_cache_publish_lag",
+            "Time from a commit's arrival to its publication",
+            Unit::Seconds,
+            cache.publish_lag.clone(),
+        );
+        registry.register_with_unit(
+            "shardcache_cache_freshness_wait",
+            "Time a read waited for a snapshot that is new enough",
+            Unit::Seconds,
+            cache.freshness_wait.clone(),
+        );
+        registry.register("shardcache_cache_revision", "Newest published revision", cache.revision.clone());
+        registry.register("shardcache_cache_objects", "Live objects", cache.objects.clone());
+        registry.register_with_unit(
+            "shardcache_cache_object",
+            "Encoded bytes of live objects",
+            Unit::Bytes,
+            cache.object_bytes.clone(),
+        );
+        registry.register(
+            "shardcache_cache_history_events",
+            "Events of the in-memory history",
+            cache.history_events.clone(),
+        );
+        registry.register_with_unit(
+            "shardcache_cache_history",
+            "Bytes of superseded bodies in the in-memory history",
+            Unit::Bytes,
+            cache.history_bytes.clone(),
+        );
+        registry.register(
+            "shardcache_cache_snapshots",
+            "Snapshots retained for paging",
+            cache.snapshots.clone(),
+        );
+    }
+}
+
+impl Default for Metrics {
+    /// Metrics that nobody reads: for tests and benches.
+    fn default() -> Self {
+        Self {
+            http: HttpMetrics {
+                requests: Family::default(),
+                duration: Family::new_with_constructor(latency as fn() -> Histogram),
+                in_flight: Family::default(),
+                refusals: Family::default(),
+                request_bytes: Counter::default(),
+                response_bytes: Counter::default(),
+                connections: Gauge::default(),
+                connections_accepted: Counter::default(),
+                handshake_failures: Counter::default(),
+                panics: Counter::default(),
+            },
+            list: ListMetrics {
+                objects: Histogram::new(exponential_buckets(1.0, 10.0, 7)),
+                bytes: Histogram::new(exponential_buckets(1024.0, 8.0, 8)),
+                in_flight_bytes: Gauge::default(),
+            },
+            watch: WatchMetrics::default(),
+            write: WriteMetrics {
+                duration: latency(),
+                unchanged: Counter::default(),
+                refusals: Family::default(),
+            },
+            cache: CacheMetrics {
+                publish_lag: latency(),
+                freshness_wait: latency(),
+                revision: Gauge::default(),
+                objects: Gauge::default(),
+                object_bytes: Gauge::default(),
+                history_events: Gauge::default(),
+                history_bytes: Gauge::default(),
+                snapshots: Gauge::default(),
+            },
+            types: TypeMetrics::default(),
+        }
+    }
+}
+
+/// 100 µs to 26 s in steps of four.
+fn latency() -> Histogram {
+    Histogram::new(exponential_buckets(0.0001, 4.0, 10))
+}
+
+#[cfg(test)]
+mod tests;
