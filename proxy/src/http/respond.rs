@@ -1,0 +1,56 @@
+//! From outcomes to responses: the one place where [`ApiError`] becomes bytes on the wire.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use crate::body::Body;
+use crate::status::ApiError;
+
+/// `Content-Type` of everything that is not text.
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// An answer of encoded JSON.
+pub fn json(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    with_type(code, JSON, Body::full(body))
+}
+
+/// An answer of a JSON value.
+pub fn value(code: StatusCode, value: &Value) -> Response<Body> {
+    json(code, value.to_string())
+}
+
+/// An answer of plain text.
+pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    with_type(code, TEXT, Body::full(text))
+}
+
+/// What kube-apiserver answers for a path it does not know.
+pub fn unknown_path() -> Response<Body> {
+    error_headers(text(StatusCode::NOT_FOUND, "404 page not found\n"))
+}
+
+/// A `Status` with its headers.
+pub fn error(error: &ApiError) -> Response<Body> {
+    let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = error_headers(value(code, &error.status()));
+    let details = &error.details;
+    if details.retry_after_seconds > 0 && !details.no_retry_header {
+        response.headers_mut().insert(RETRY_AFTER, details.retry_after_seconds.into());
+    }
+    response
+}
+
+fn error_headers(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn with_type(code: StatusCode, content_type: HeaderValue, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
