@@ -11,6 +11,7 @@
 //! [`service::ProxyService`] is the whole surface as one `tower::Service`: the listener
 //! ([`http::server`]), clients in the same process and the tests wrap the same value.
 
+pub mod access;
 pub mod body;
 pub mod cache;
 pub mod filter;
