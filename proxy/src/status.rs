@@ -1,5 +1,10 @@
 //! Errors as Kubernetes `Status` objects: the only place where HTTP codes, reasons and shapes meet.
 
+mod build;
+mod field_error;
+
+pub use field_error::FieldError;
+
 use serde_json::{Map, Value, json};
 
 /// An answer other than success: HTTP code plus the body of a `Status`.
@@ -53,18 +58,6 @@ impl ApiError {
     /// An error with empty details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: Details::default(), continue_token: None }
-    }
-
-    /// 400 BadRequest.
-    pub fn bad_request(message: impl Into<String>) -> Self {
-        Self::new(400, "BadRequest", message)
-    }
-
-    /// 500 InternalError with kube's prefix.
-    pub fn internal(message: impl std::fmt::Display) -> Self {
-        let mut error = Self::new(500, "InternalError", format!("Internal error occurred: {message}"));
-        error.details.causes.push(Cause { message: message.to_string(), ..Cause::default() });
-        error
     }
 
     /// Adds details.
