@@ -48,6 +48,8 @@ pub struct Access {
     reads: bool,
     writes: Writes,
     admin: bool,
+    /// Came over plain TCP from this host.
+    loopback: bool,
 }
 
 /// What a request wants to do.
@@ -118,12 +120,34 @@ impl Access {
             reads: true,
             writes: if admin { Writes::All } else { Writes::Only(identity.shards()) },
             admin,
+            loopback: false,
         }
     }
 
     /// Anonymous on loopback: reads and writes everything, administers nothing (D52).
     pub fn loopback() -> Self {
-        Self { reads: true, writes: Writes::All, ..Self::nobody() }
+        Self { reads: true, writes: Writes::All, loopback: true, ..Self::nobody() }
+    }
+
+    /// A caller in this process, or one that the operating system let through to the admin socket.
+    pub fn internal() -> Self {
+        Self::of(&Identity::admin())
+    }
+
+    /// The same, over plain TCP from this host: then the browser guard of D52 applies.
+    #[must_use]
+    pub fn on_loopback(self, loopback: bool) -> Self {
+        Self { loopback, ..self }
+    }
+
+    /// Whether the request came over plain TCP from this host, so that it may be a browser's.
+    pub fn is_loopback(&self) -> bool {
+        self.loopback
+    }
+
+    /// Whether admin verbs are allowed.
+    pub fn is_admin(&self) -> bool {
+        self.admin
     }
 
     /// Nothing was proved where something must be: every check is answered 401.
@@ -134,6 +158,7 @@ impl Access {
             reads: false,
             writes: Writes::Only(vec![]),
             admin: false,
+            loopback: false,
         }
     }
 

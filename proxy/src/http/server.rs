@@ -1,12 +1,12 @@
-//! The listener shell: connections in, [`ProxyService`] behind them, a graceful end.
+//! The listener shell: connections in, [`Front`] behind them, a graceful end.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
-use crate::http::guard::Access;
-use crate::service::ProxyService;
+use crate::access::Access;
+use crate::front::Front;
 
 /// Bounds of connections.
 #[derive(Clone, Debug)]
@@ -44,30 +44,34 @@ impl Default for ServerConfig {
 /// Serves connections until it is shut down. Cheap to clone; clones share limits and shutdown.
 #[derive(Clone)]
 pub struct Server {
-    service: ProxyService,
+    service: Front,
     config: ServerConfig,
 }
 
 impl Server {
     /// A server of this service that has no connections yet.
-    pub fn new(service: ProxyService, config: ServerConfig) -> Self {
+    pub fn new(service: Front, config: ServerConfig) -> Self {
         Self { service, config }
     }
 
     /// Accepts plain TCP connections until [`Server::shutdown`].
     pub async fn serve_tcp(&self, listener: TcpListener, access: Access) -> std::io::Result<()> {
-        self.serve_with(listener, access, |stream| async { Ok(stream) }).await
+        self.serve_with(listener, move |stream| {
+            let access = access.clone();
+            async { Ok((stream, access)) }
+        })
+        .await
     }
 
-    /// Accepts TCP connections and puts each through a handshake (TLS) before HTTP begins.
+    /// Accepts TCP connections and puts each through a handshake (TLS) before HTTP begins; the handshake
+    /// also says what the connection proved. It goes into the extensions of each request.
     pub async fn serve_with<S, F>(
         &self,
         _listener: TcpListener,
-        _access: Access,
         _handshake: impl Fn(TcpStream) -> F,
     ) -> std::io::Result<()>
     where
-        F: Future<Output = std::io::Result<S>> + Send + 'static,
+        F: Future<Output = std::io::Result<(S, Access)>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let _ = (&self.service, &self.config);

@@ -1,0 +1,224 @@
+//! The front of the service: what a request meets before the API, in every phase of the server's life.
+//!
+//! A [`Front`] exists before the store is open. While the server loads, `/livez` answers, `/readyz` says
+//! 500, and every other request waits for readiness up to its deadline, then gets 503 (D59). When the API
+//! is ready, the front hands requests through; when the server failed, it answers 503 with the cause
+//! `CacheUnavailable` (D60). It also turns bearer tokens into an [`Access`], so that whatever is behind it
+//! knows who asks.
+//!
+//! Owns no state but the phase, which one [`Stage`] moves; never blocks, never reads a body.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Request, Response, StatusCode};
+use tokio::sync::watch;
+use tower_service::Service;
+
+use crate::access::{Access, Identity};
+use crate::body::Body;
+use crate::http::respond;
+use crate::service::ProxyService;
+use crate::status::{ApiError, Cause};
+
+/// Where the server is in its life (D59).
+#[derive(Clone)]
+pub enum Phase {
+    /// The store's file is being opened.
+    Opening,
+    /// Objects are being read into memory.
+    Loading,
+    /// Requests are served.
+    Ready(ProxyService),
+    /// Requests in flight end, new ones are refused.
+    Draining(ProxyService),
+    /// The end, asked for.
+    Stopped,
+    /// The end, not asked for; the text says why.
+    Failed(Arc<str>),
+}
+
+/// Moves the phase; dropping it leaves the front in its last phase.
+#[derive(Debug)]
+pub struct Stage {
+    phase: watch::Sender<Phase>,
+}
+
+/// The service in all phases. Cheap to clone.
+#[derive(Clone)]
+pub struct Front {
+    phase: watch::Receiver<Phase>,
+    tokens: Arc<Tokens>,
+    /// Longest a request waits for readiness.
+    patience: Duration,
+}
+
+/// Bearer tokens and whom they stand for.
+#[derive(Debug, Default)]
+pub struct Tokens(HashMap<Box<str>, Access>);
+
+impl Tokens {
+    /// The access of each token.
+    pub fn new(tokens: impl IntoIterator<Item = (String, Identity)>) -> Self {
+        Self(tokens.into_iter().map(|(token, who)| (token.into(), Access::of(&who))).collect())
+    }
+
+    /// Replaces what the connection proved by what a token proves, if there is one. A token that nobody
+    /// issued is 401 even where anonymous requests are served: its sender expects to be somebody.
+    fn identify(&self, headers: &HeaderMap) -> Result<Option<Access>, ApiError> {
+        let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
+        let token = value.to_str().ok().and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        });
+        match token.and_then(|token| self.0.get(token)) {
+            Some(access) => Ok(Some(access.clone())),
+            None => Err(ApiError::new(401, "Unauthorized", "Unauthorized")),
+        }
+    }
+}
+
+impl Phase {
+    /// One word, as in logs and health checks.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Loading => "loading",
+            Self::Ready(_) => "ready",
+            Self::Draining(_) => "draining",
+            Self::Stopped => "stopped",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+impl std::fmt::Debug for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Stage {
+    /// A front in [`Phase::Opening`], and what moves it on.
+    pub fn new(tokens: Tokens, patience: Duration) -> (Self, Front) {
+        let (phase, receiver) = watch::channel(Phase::Opening);
+        (Self { phase }, Front { phase: receiver, tokens: Arc::new(tokens), patience })
+    }
+
+    /// Enters a phase.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    /// The phase now.
+    pub fn phase(&self) -> Phase {
+        self.phase.borrow().clone()
+    }
+}
+
+impl Front {
+    /// A front that is ready from the start: for tests and for callers that have opened the store.
+    pub fn ready(service: ProxyService) -> Self {
+        let patience = service.api().config.request_timeout;
+        let (stage, front) = Stage::new(Tokens::default(), patience);
+        stage.enter(Phase::Ready(service));
+        front
+    }
+
+    /// The phase now.
+    pub fn phase(&self) -> Phase {
+        self.phase.borrow().clone()
+    }
+
+    /// Waits for the phase to be one that `wanted` accepts, or the server's end.
+    pub async fn wait_for(&mut self, wanted: impl Fn(&Phase) -> bool) -> Phase {
+        if let Ok(phase) = self.phase.wait_for(|phase| wanted(phase)).await {
+            return phase.clone();
+        }
+        // The stage is gone, so the last phase is final.
+        self.phase()
+    }
+
+    /// The API behind the front, once it is ready. `Err` is the answer until then.
+    async fn api(mut self, path: &str) -> Result<ProxyService, Response<Body>> {
+        if let Some(answer) = health(&self.phase(), path) {
+            return Err(answer);
+        }
+        let settled = |phase: &Phase| !matches!(phase, Phase::Opening | Phase::Loading);
+        let patience = self.patience;
+        let phase = tokio::time::timeout(patience, self.wait_for(settled)).await;
+        match phase.unwrap_or(Phase::Loading) {
+            Phase::Ready(service) | Phase::Draining(service) => Ok(service),
+            Phase::Opening | Phase::Loading => Err(unavailable("the server is loading its store", 1)),
+            Phase::Stopped => Err(unavailable("the server is shutting down", 1)),
+            Phase::Failed(why) => Err(unavailable(&format!("the cache has failed: {why}"), 5)),
+        }
+    }
+}
+
+/// What the health paths say while there is no API to ask.
+fn health(phase: &Phase, path: &str) -> Option<Response<Body>> {
+    let path = path.split('?').next().unwrap_or_default();
+    match (phase, path) {
+        (Phase::Ready(_) | Phase::Draining(_), _) => None,
+        (Phase::Opening | Phase::Loading, "/livez") => Some(respond::text(StatusCode::OK, "ok")),
+        (_, "/livez" | "/readyz" | "/healthz") => {
+            let text = format!("[-]store {}\n{} check failed\n", phase.name(), path.trim_start_matches('/'));
+            Some(respond::text(StatusCode::INTERNAL_SERVER_ERROR, text))
+        }
+        _ => None,
+    }
+}
+
+fn unavailable(message: &str, retry_after_seconds: u32) -> Response<Body> {
+    let mut error = ApiError::new(503, "ServiceUnavailable", message);
+    error.details.retry_after_seconds = retry_after_seconds;
+    error.details.causes.push(Cause {
+        reason: "CacheUnavailable",
+        message: message.into(),
+        ..Cause::default()
+    });
+    respond::error(&error)
+}
+
+impl<B> Service<Request<B>> for Front
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: std::fmt::Display,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        match self.tokens.identify(request.headers()) {
+            Ok(None) => {}
+            Ok(Some(access)) => {
+                let from_browser = request.extensions().get::<Access>().is_some_and(Access::is_loopback);
+                request.extensions_mut().insert(access.on_loopback(from_browser));
+            }
+            Err(error) => return Box::pin(std::future::ready(Ok(respond::error(&error)))),
+        }
+        let ready = self.phase.borrow().clone();
+        if let Phase::Ready(mut service) = ready {
+            return service.call(request);
+        }
+        let front = self.clone();
+        Box::pin(async move {
+            match front.api(request.uri().path()).await {
+                Ok(mut service) => service.call(request).await,
+                Err(answer) => Ok(answer),
+            }
+        })
+    }
+}
