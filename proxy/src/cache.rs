@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardcache_storage::{
-    Event, LogPage, Object, Objects, ResourceVersion, Revision, State, Store, TypeName,
+    Event, LogPage, Object, Objects, ResourceVersion, Revision, State, StorageError, Store, TypeName,
 };
 
 use crate::filter::Filter;
@@ -18,6 +18,22 @@ pub struct CacheConfig {
     pub snapshots_max: usize,
     /// How long a snapshot is retained for paging.
     pub snapshot_age: Duration,
+    /// Bytes of bodies superseded since the oldest retained snapshot, above which it is dropped.
+    pub snapshot_bytes: u64,
+    /// Watchers that may read the store's log at the same time; others wait their turn.
+    pub cold_readers_max: usize,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            history_bytes: 256 << 20,
+            snapshots_max: 64,
+            snapshot_age: Duration::from_secs(300),
+            snapshot_bytes: 256 << 20,
+            cold_readers_max: 64,
+        }
+    }
 }
 
 /// Handle to the cache; cheap to clone.
@@ -44,6 +60,8 @@ pub enum WatchStep {
     Expired,
     /// The server is shutting down; send a last bookmark and end.
     Draining,
+    /// The store's log could not be read: an in-stream 500, then the end. The client may resume.
+    Failed(StorageError),
 }
 
 /// One event as this watcher sees it.
@@ -80,7 +98,7 @@ pub enum CacheError {
     },
     /// The store failed.
     #[error(transparent)]
-    Storage(#[from] shardcache_storage::StorageError),
+    Storage(#[from] StorageError),
 }
 
 impl WatchCache {
@@ -127,7 +145,41 @@ impl Reflector {
     }
 }
 
+/// Size of a set of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// Number of objects.
+    pub objects: usize,
+    /// Sum of their encoded bodies, in bytes.
+    pub body_bytes: u64,
+}
+
+/// Selected objects in key order, strictly after the joined key `after` if given; for objects that come
+/// from [`WatchCache::objects_at`].
+pub fn scan<'a>(
+    _objects: &'a Objects,
+    _filter: &'a Filter,
+    _after: Option<&str>,
+) -> Box<dyn Iterator<Item = &'a Object> + Send + 'a> {
+    todo!()
+}
+
+/// How many objects lie in a filter's scope after the key; `None` if the filter has selectors (Kubernetes'
+/// `remainingItemCount` exists without them only). O(answer), O(1) for all of a type.
+pub fn remaining(_objects: &Objects, _filter: &Filter, _after: Option<&str>) -> Option<usize> {
+    todo!()
+}
+
 impl Snapshot {
+    /// A snapshot without label indexes.
+    pub fn new(state: State, types: Arc<Types>) -> Self {
+        Self { state, types }
+    }
+    /// Number and bytes of what a filter selects of a type, where that is known without looking at each
+    /// object: all of a type, unfiltered.
+    pub fn totals(&self, _type_name: &TypeName, _filter: &Filter) -> Option<Totals> {
+        todo!()
+    }
     /// Selected objects of a type in key order, strictly after the joined key `after` if given. Uses the
     /// most selective of key range, name and label index.
     pub fn scan<'a>(
@@ -135,7 +187,7 @@ impl Snapshot {
         _type_name: &TypeName,
         _filter: &'a Filter,
         _after: Option<&str>,
-    ) -> Box<dyn Iterator<Item = &'a Object> + 'a> {
+    ) -> Box<dyn Iterator<Item = &'a Object> + Send + 'a> {
         todo!()
     }
     /// Version of the snapshot.
@@ -149,9 +201,10 @@ impl Watcher {
     pub async fn next(&mut self) -> WatchStep {
         todo!()
     }
-    /// A revision up to which every matching event has been yielded, if it is newer than `than`: what a
-    /// bookmark may say (D25: never overtakes an event).
-    pub fn bookmark(&self) -> Option<ResourceVersion> {
+    /// A version up to which every matching event has been yielded: what a bookmark may say (D25: never
+    /// overtakes an event). Never falls; also moves while nothing matches. Equal to the version the
+    /// watcher started after, or was last given here, if nothing happened since.
+    pub fn bookmark(&mut self) -> ResourceVersion {
         todo!()
     }
 }
