@@ -13,19 +13,19 @@ use crate::state::State;
 
 /// A batch applied in memory but not yet durable.
 #[derive(Debug)]
-pub struct Staged {
+pub(crate) struct Staged {
     /// The state after the batch; its head is the batch's last event.
-    pub state: State,
+    pub(crate) state: State,
     /// The events in revision order.
-    pub events: Vec<Arc<Event>>,
+    pub(crate) events: Vec<Arc<Event>>,
     /// One result per change, in order: the change's last event, or why it was refused.
-    pub results: Vec<Result<Arc<Event>, Refusal>>,
+    pub(crate) results: Vec<Result<Arc<Event>, Refusal>>,
 }
 
 /// Applies `changes` in order on top of `base`, numbering events from the revision after its head.
 ///
 /// `type_id` interns a type name for the engine's file; it is asked once per written object.
-pub fn stage(
+pub(crate) fn stage(
     base: &State,
     tag: Tag,
     changes: Vec<Change>,

@@ -12,10 +12,14 @@
 //! This crate knows nothing of HTTP, selectors or watchers, and parses no JSON.
 
 mod change;
+mod committer;
 mod error;
+mod failpoint;
 mod key;
 mod ledger;
 mod lineage;
+mod memory;
+mod metrics;
 mod object;
 mod resource_version;
 mod state;
@@ -25,6 +29,8 @@ pub use change::{Action, Applied, Change, Commit, Event, Guard, Refusal};
 pub use error::{ErrorKind, StorageError};
 pub use key::{Key, KeyParts, NulInName, SEPARATOR, TypeName};
 pub use lineage::{Incarnation, Lineage, Opening, Standing};
+pub use memory::MemoryStore;
+pub use metrics::Metrics;
 pub use object::{BODY_MAX, Draft, Labels, Object, Record, RecordError, Span, Spans, Tombstone};
 pub use resource_version::{
     DIGITS, PLACEHOLDER, ParseError, REVISION_MAX, ResourceVersion, Revision, TAG_BITS, TAG_MAX, Tag,

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::resource_version::{REVISION_MAX, ResourceVersion, Revision, Tag};
 
 /// Revisions left free between the last event of one incarnation and the start of the next.
-pub const START_GAP: u64 = 2048;
+pub(crate) const START_GAP: u64 = 2048;
 /// Revisions per millisecond of wall clock at which a start is placed.
 const REVISIONS_PER_MS_BITS: u32 = 11;
 /// How far the clock may stand behind the last opening before it is reported.
@@ -85,16 +85,16 @@ impl Opening {
 
 /// The incarnation that an opening begins, and whether its clock was trusted.
 #[derive(Clone, Debug)]
-pub struct Begun {
+pub(crate) struct Begun {
     /// The new incarnation.
-    pub incarnation: Incarnation,
+    pub(crate) incarnation: Incarnation,
     /// `false` if the clock is before the build's time, or a day behind the last opening.
-    pub clock_trusted: bool,
+    pub(crate) clock_trusted: bool,
 }
 
 /// Begins an incarnation after `last`, the last durable revision of the store ([`Revision::ZERO`]
 /// for a new one): at the wall clock's place, or a gap after `last`, whichever is higher.
-pub fn begin(earlier: &[Incarnation], last: Revision, opening: &Opening) -> Begun {
+pub(crate) fn begin(earlier: &[Incarnation], last: Revision, opening: &Opening) -> Begun {
     let clock = opening.now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let last_opened = Duration::from_millis(earlier.iter().map(|i| i.opened_ms).max().unwrap_or_default());
     let clock_trusted = (CLOCK_MIN..CLOCK_MAX).contains(&clock) && clock + CLOCK_BEHIND_MAX >= last_opened;

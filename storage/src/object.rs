@@ -30,7 +30,7 @@ use crate::key::{Key, KeyParts};
 use crate::resource_version::{DIGITS, ResourceVersion, Revision};
 
 /// Bytes before the key.
-pub const HEADER: usize = 68;
+pub(crate) const HEADER: usize = 68;
 /// Largest body a record holds, in bytes; a little above the edge's 3 MiB limit on what is sent.
 pub const BODY_MAX: usize = 4 << 20;
 const FORMAT: u8 = 1;
