@@ -7,6 +7,7 @@ use shardcache_storage::{
 };
 
 use crate::filter::Filter;
+use crate::metrics::Metrics;
 use crate::types::Types;
 
 /// Bounds of the cache; see D28.
@@ -102,8 +103,14 @@ pub enum CacheError {
 }
 
 impl WatchCache {
-    /// Subscribes to the store; run the reflector on a task.
-    pub fn open(_store: Arc<dyn Store>, _types: Arc<Types>, _config: CacheConfig) -> (Self, Reflector) {
+    /// Subscribes to the store; run the reflector on a task. `types` is the built-in table: what the
+    /// store's state adds to it is derived here ([`Types::at`]).
+    pub fn open(
+        _store: Arc<dyn Store>,
+        _types: &Arc<Types>,
+        _config: CacheConfig,
+        _metrics: &Metrics,
+    ) -> (Self, Reflector) {
         todo!()
     }
     /// The newest published snapshot.
