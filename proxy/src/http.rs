@@ -7,3 +7,4 @@ pub mod options;
 pub mod path;
 pub mod respond;
 pub mod server;
+pub mod write;
