@@ -164,7 +164,8 @@ impl Draft {
         version: ResourceVersion,
         previous: Revision,
     ) -> Object {
-        let header = Header::parse(&self.record).expect("checked by `new`");
+        let mut header = Header::parse(&self.record).expect("checked by `new`");
+        (header.type_id, header.previous) = (type_id, previous);
         let digits_at = header.body_at() + header.resource_version_at as usize;
         self.record[digits_at..digits_at + DIGITS].copy_from_slice(&version.digits());
         put_u32(&mut self.record, 4, type_id);

@@ -67,5 +67,5 @@ fn run<E: Engine>(cases: u32, steps: usize) {
 
 #[test]
 fn d78_a_memory_store_is_the_machine() {
-    run::<Memory>(150, 60);
+    run::<Memory>(250, 60);
 }

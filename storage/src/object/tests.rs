@@ -22,6 +22,9 @@ fn sealed() -> Object {
 #[test]
 fn a_sealed_draft_reads_back() {
     let object = sealed();
+    // What is sealed knows the same as what is read: D10's chain of states starts in memory.
+    assert_eq!(object.previous_revision(), Revision(3));
+    assert_eq!(object.type_id(), 7);
     let again = Object::decode(object.revision(), object.record().clone()).expect("intact");
     assert_eq!(again.key(), "amber\0root\0\0x");
     assert_eq!(again.uid(), "u-1");

@@ -62,9 +62,7 @@ pub(crate) fn receipt(result: &Result<Applied, Refusal>, request: &Request, mach
             assert_eq!(applied.head.0, head, "the boundary of the commit");
         }
         Err(
-            Refusal::AlreadyExists(object)
-            | Refusal::UidMismatch(object)
-            | Refusal::VersionMismatch(object),
+            Refusal::AlreadyExists(object) | Refusal::UidMismatch(object) | Refusal::VersionMismatch(object),
         ) => {
             let written =
                 machine.log.iter().find(|entry| entry.revision == object.revision().0).expect("an event");
@@ -160,7 +158,8 @@ pub(crate) async fn log(
         let before_last: usize = sizes.take(page.events.len().saturating_sub(1)).sum();
         assert!(before_last < bytes, "a page went on after {before_last} of {bytes} bytes");
         for found in &page.events {
-            let entry = expected.next().unwrap_or_else(|| panic!("{found:?} never happened in ({at}, {up_to}]"));
+            let entry =
+                expected.next().unwrap_or_else(|| panic!("{found:?} never happened in ({at}, {up_to}]"));
             event(found, entry);
         }
         let complete = page.complete_to.0;

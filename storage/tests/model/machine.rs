@@ -7,8 +7,8 @@
 //!
 //! Every engine must be indistinguishable from it.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
 /// Group, resource, identity.
@@ -151,7 +151,8 @@ impl Machine {
         let Some(content) = &request.content else {
             return Outcome::Written(self.record(at, Some(held), None));
         };
-        let another = content.uid != held.content.uid && !content.uid.is_empty() && !held.content.uid.is_empty();
+        let another =
+            content.uid != held.content.uid && !content.uid.is_empty() && !held.content.uid.is_empty();
         if another {
             self.record(at, Some(held), None);
             Outcome::Written(self.record(at, None, Some(content)))
@@ -205,11 +206,6 @@ impl Machine {
     pub(crate) fn events(&self, kind: Kind, after: u64, up_to: u64) -> Vec<&Entry> {
         let within = |entry: &&Entry| entry.kind == kind && after < entry.revision && entry.revision <= up_to;
         self.log.iter().filter(within).collect()
-    }
-
-    /// Types that have or had objects.
-    pub(crate) fn kinds(&self) -> BTreeSet<Kind> {
-        self.log.iter().map(|entry| entry.kind).collect()
     }
 
     /// The state at an earlier revision: the fold of the log up to it.

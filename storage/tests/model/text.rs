@@ -34,16 +34,18 @@ fn draft(place: Place, content: &Content) -> Draft {
     let metadata = at(r#""metadata":"#);
     let spans = Spans {
         resource_version_at: at(r#""resourceVersion":""#) as u32,
-        metadata: Span { at: metadata as u32, len: (at(r#","spec":"#) - r#","spec":"#.len() - metadata) as u32 },
+        metadata: Span {
+            at: metadata as u32,
+            len: (at(r#","spec":"#) - r#","spec":"#.len() - metadata) as u32,
+        },
         api_version: Span { at: at(r#""apiVersion":""#) as u32, len: 2 },
         uid: match content.uid {
             "" => Span::default(),
             uid => Span { at: at(r#""uid":""#) as u32, len: uid.len() as u32 },
         },
     };
-    let labels: Vec<(&str, String)> = content
-        .label
-        .map_or(vec![], |value| vec![("tier", value.to_string()), ("a", "b".to_owned())]);
+    let labels: Vec<(&str, String)> =
+        content.label.map_or(vec![], |value| vec![("tier", value.to_string()), ("a", "b".to_owned())]);
     Draft::new(&key(place), &labels, text.as_bytes(), spans).expect("small and well-formed")
 }
 
