@@ -16,6 +16,10 @@ pub struct Token {
     pub at: Option<ResourceVersion>,
     /// Joined key of the last object returned: the next page starts strictly after it.
     pub after: Box<str>,
+    /// Objects in the scope after `after` at version `at`, if they were counted when the token was
+    /// made: saves counting them again for every page. Only ever shown as `remainingItemCount`, so a
+    /// forged number deceives nobody but its sender.
+    pub remaining: Option<u64>,
     scope: u64,
 }
 
@@ -24,6 +28,12 @@ impl Token {
     pub fn new(at: Option<ResourceVersion>, after: &str, type_name: &TypeName, scope: &Scope) -> Self {
         let _ = (at, after, type_name, scope);
         todo!()
+    }
+
+    /// The same token with the count of the objects after it.
+    #[must_use]
+    pub fn with_remaining(self, remaining: Option<u64>) -> Self {
+        Self { remaining, ..self }
     }
 
     /// Decodes a token; kube's 400 `invalid continue token: …` otherwise.
@@ -44,6 +54,6 @@ impl Token {
     /// The same position at whatever the state is then (kube's rv = −1).
     #[must_use]
     pub fn inconsistent(&self) -> Self {
-        Self { at: None, ..self.clone() }
+        Self { at: None, remaining: None, ..self.clone() }
     }
 }
