@@ -29,7 +29,10 @@ pub(crate) async fn run() -> Vec<Row> {
     let mut streams = Vec::new();
     for _ in 0..watchers {
         let mut client = Client::connect(server.address).await.expect("connects");
-        client.watch(&format!("{}?watch=true&resourceVersion={version}", collection("*", "*"))).await.expect("a watch");
+        client
+            .watch(&format!("{}?watch=true&resourceVersion={version}", collection("*", "*")))
+            .await
+            .expect("a watch");
         streams.push(client);
     }
     let mut bare = Bare::connect(&peer, watchers, line.len()).await;
@@ -38,7 +41,10 @@ pub(crate) async fn run() -> Vec<Row> {
         let body = object(&format!("event-{round}"), round, PADDING_2K);
         let start = Instant::now();
         writer.send("POST", &path, &body).await.expect("an answer");
-        join_all(streams.iter_mut().map(|stream| stream.events(1))).await.into_iter().for_each(|read| read.expect("an event"));
+        join_all(streams.iter_mut().map(|stream| stream.events(1)))
+            .await
+            .into_iter()
+            .for_each(|read| read.expect("an event"));
         ours.push(start.elapsed().as_secs_f64() * 1e3);
         theirs.push(bare.round().await * 1e3);
     }
@@ -56,13 +62,20 @@ pub(crate) async fn run() -> Vec<Row> {
 async fn first_line(server: &Server, writer: &mut Client, path: &str) -> Vec<u8> {
     writer.send("POST", path, &object("first", 0, PADDING_2K)).await.expect("an answer");
     let mut reader = Client::connect(server.address).await.expect("connects");
-    reader.get(&format!("{}?watch=true&timeoutSeconds=1", collection("*", "*"))).await.expect("one line, then the end")
+    reader
+        .get(&format!("{}?watch=true&timeoutSeconds=1", collection("*", "*")))
+        .await
+        .expect("one line, then the end")
 }
 
 async fn newest(client: &mut Client) -> String {
     let list = client.get(&format!("{}?limit=1", collection("*", "*"))).await.expect("a list");
     let text = String::from_utf8(list).expect("JSON");
-    text.split("\"resourceVersion\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a version").to_owned()
+    text.split("\"resourceVersion\":\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .expect("a version")
+        .to_owned()
 }
 
 struct Bare {

@@ -32,7 +32,8 @@ pub(crate) async fn run() -> Vec<Row> {
     let (ours, theirs) = (sample(ours), sample(theirs));
 
     let before = server.rss();
-    let (peak, _) = tokio::join!(peak_rss(&server), join_all((0..CONCURRENT).map(|_| rate(&server, &path, bytes.len()))));
+    let (peak, _) =
+        tokio::join!(peak_rss(&server), join_all((0..CONCURRENT).map(|_| rate(&server, &path, bytes.len()))));
     let grown = peak.saturating_sub(before) as f64 / CONCURRENT as f64 / f64::from(1 << 20);
     vec![
         Row {
@@ -59,7 +60,10 @@ pub(crate) async fn seed(server: &Server, count: usize, padding: usize) {
         let mut client = Client::connect(server.address).await.expect("connects");
         for at in (writer..count).step_by(WRITERS) {
             let path = collection(&format!("shard-{}", at % 10), &format!("cluster-{}", at % 7));
-            let answer = client.send("POST", &path, &object(&format!("export-{at}"), at, padding)).await.expect("an answer");
+            let answer = client
+                .send("POST", &path, &object(&format!("export-{at}"), at, padding))
+                .await
+                .expect("an answer");
             assert_eq!(answer.code, 201);
         }
     });
@@ -71,7 +75,12 @@ async fn rate(server: &Server, path: &str, expected: usize) -> f64 {
     let mut client = Client::connect(server.address).await.expect("connects");
     let start = Instant::now();
     let answer = client.send("GET", path, b"").await.expect("an answer");
-    assert!(answer.code == 200 && answer.body_bytes as usize >= expected, "{} {}", answer.code, answer.body_bytes);
+    assert!(
+        answer.code == 200 && answer.body_bytes as usize >= expected,
+        "{} {}",
+        answer.code,
+        answer.body_bytes
+    );
     answer.body_bytes as f64 / start.elapsed().as_secs_f64() / 1e9
 }
 

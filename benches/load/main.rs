@@ -27,8 +27,13 @@ fn main() {
         peer::run(&mode);
         return;
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let mut rows = Vec::new();
     for section in ["list", "fanout", "writes", "restart", "memory"] {
         if !wanted.is_empty() && !wanted.iter().any(|name| name == section) {

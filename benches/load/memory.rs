@@ -16,7 +16,13 @@ pub(crate) async fn run() -> Vec<Row> {
         server.ready(Instant::now()).await;
         list::seed(&server, count, 700).await;
         let path = format!("{}?resourceVersion=0", collection("*", "*"));
-        Client::connect(server.address).await.expect("connects").send("GET", &path, b"").await.expect("a list").body_bytes
+        Client::connect(server.address)
+            .await
+            .expect("connects")
+            .send("GET", &path, b"")
+            .await
+            .expect("a list")
+            .body_bytes
     };
     // An empty server of the same kind is the base, so that threads, code and caches do not count. The
     // restart leaves out what the writes themselves left behind in the allocator.
@@ -31,7 +37,10 @@ pub(crate) async fn run() -> Vec<Row> {
     let mut streams = Vec::new();
     for _ in 0..watchers {
         let mut client = Client::connect(empty.address).await.expect("connects");
-        client.watch(&format!("{}?watch=true&allowWatchBookmarks=true", collection("*", "*"))).await.expect("a watch");
+        client
+            .watch(&format!("{}?watch=true&allowWatchBookmarks=true", collection("*", "*")))
+            .await
+            .expect("a watch");
         streams.push(client);
     }
     let per_watcher = empty.rss().saturating_sub(before) as f64 / watchers as f64 / 1024.0;

@@ -15,7 +15,11 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) fn run(mode: &str) {
     let file = std::env::var_os("SHARDCACHE_BENCH_FILE").expect("the parent names a file");
     let bytes = Bytes::from(std::fs::read(file).expect("the parent wrote the file"));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -35,7 +39,9 @@ async fn hyper(listener: TcpListener, bytes: Bytes) {
                 async move { Ok::<_, Infallible>(hyper::Response::new(body)) }
             });
             // A client that goes away ends its connection, nothing else.
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), serve).await;
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), serve)
+                .await;
         });
     }
 }

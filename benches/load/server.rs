@@ -30,7 +30,8 @@ impl Server {
     }
 
     fn spawn(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().expect("piped"));
         output.read_line(&mut line).expect("a first line");
@@ -56,7 +57,10 @@ impl Server {
     pub(crate) fn rss(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        line.and_then(|line| line.split_whitespace().nth(1)).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10
+        line.and_then(|line| line.split_whitespace().nth(1))
+            .and_then(|kib| kib.parse::<u64>().ok())
+            .unwrap_or(0)
+            << 10
     }
 
     /// CPU seconds used so far, user and system.

@@ -20,7 +20,9 @@ pub(crate) async fn run() -> Vec<Row> {
     server.ready(Instant::now()).await;
     let mut rows = Vec::new();
     let mut one = 0.0;
-    for (writers, per_writer, goal) in [(1, 1_500, "≥ 0.8"), (64, 250, "≥ 0.5"), (1_000, 30, "≥ 0.5; ≥ 8 × one writer")] {
+    for (writers, per_writer, goal) in
+        [(1, 1_500, "≥ 0.8"), (64, 250, "≥ 0.5"), (1_000, 30, "≥ 0.5; ≥ 8 × one writer")]
+    {
         let total = writers * scaled(per_writer);
         let (mut ours, mut theirs, mut batch) = (Vec::new(), Vec::new(), 0);
         for round in 0..ROUNDS {

@@ -6,6 +6,8 @@
 
 #[path = "model/compare.rs"]
 mod compare;
+#[path = "model/faulty.rs"]
+mod faulty;
 #[path = "model/machine.rs"]
 mod machine;
 #[path = "model/script.rs"]
@@ -23,6 +25,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
 use shardcache_storage::{MemoryStore, Opening, Revision, StorageError, TypeName};
 
+use crate::faulty::{FAULTS, Faulty};
 use crate::world::{Engine, World};
 
 struct Memory;
@@ -48,24 +51,57 @@ impl Engine for Memory {
     }
 }
 
-/// Runs scripts of at most `steps` steps: as many as the environment asks for, else `cases`.
-fn run<E: Engine>(cases: u32, steps: usize) {
+/// How many scripts to run: as many as the environment asks for, else `cases`.
+fn cases(cases: u32) -> u32 {
     let asked = std::env::var("SHARDCACHE_MODEL_CASES").ok();
-    let config = Config {
-        cases: asked.map_or(cases, |asked| asked.parse().expect("SHARDCACHE_MODEL_CASES is a number")),
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/model/regressions.txt"))),
-        ..Config::default()
-    };
+    asked.map_or(cases, |asked| asked.parse().expect("SHARDCACHE_MODEL_CASES is a number"))
+}
+
+/// Runs scripts of at most `steps` steps.
+fn run<E: Engine>(config: Config, steps: usize) -> Result<(), String> {
     let outcome = TestRunner::new(config).run(&(any::<bool>(), script::script(steps)), |(wild, script)| {
         World::<E>::new(wild).run(&script);
         Ok(())
     });
-    if let Err(failure) = outcome {
+    outcome.map_err(|failure| failure.to_string())
+}
+
+fn prove<E: Engine>(cases: u32, steps: usize) {
+    let seeds = FileFailurePersistence::Direct("tests/model/regressions.txt");
+    let config = Config { cases, failure_persistence: Some(Box::new(seeds)), ..Config::default() };
+    if let Err(failure) = run::<E>(config, steps) {
         panic!("{failure}");
     }
 }
 
 #[test]
 fn d78_a_memory_store_is_the_machine() {
-    run::<Memory>(250, 60);
+    prove::<Memory>(cases(250), 60);
+}
+
+fn notices<const N: usize>() {
+    let config = Config { cases: 200, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    let outcome = run::<Faulty<N>>(config, 60);
+    assert!(outcome.is_err(), "{:?} went unnoticed", FAULTS[N]);
+}
+
+#[test]
+fn d80_every_planted_fault_is_noticed() {
+    let all: [fn(); FAULTS.len()] = [
+        notices::<0>,
+        notices::<1>,
+        notices::<2>,
+        notices::<3>,
+        notices::<4>,
+        notices::<5>,
+        notices::<6>,
+        notices::<7>,
+        notices::<8>,
+        notices::<9>,
+        notices::<10>,
+        notices::<11>,
+    ];
+    for notices in all {
+        notices();
+    }
 }

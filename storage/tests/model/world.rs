@@ -130,7 +130,7 @@ impl<E: Engine> World<E> {
             Step::Backup { store } => self.backup(store),
             Step::Clone { store } => self.clone_store(store),
             Step::Clock { at } if self.wild => self.clock = Duration::from_secs(JUMPS[at]),
-            Step::Clock { .. } => self.clock += Duration::from_secs(60),
+            Step::Clock { .. } => self.clock += Duration::from_mins(1),
         }
     }
 
