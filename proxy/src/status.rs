@@ -4,6 +4,7 @@ mod build;
 mod field_error;
 
 pub use field_error::FieldError;
+pub(crate) use field_error::quote;
 
 use serde_json::{Map, Value, json};
 
