@@ -1,78 +1,156 @@
-//! Which types are served where (skeleton).
+//! Which types are served where.
+//!
+//! The served set is a function of the store (D45): the [built-in table](builtin), then cached
+//! CustomResourceDefinitions, then the [configuration](config); for one type the earlier source wins.
+//! - Built-in and configured types are served everywhere.
+//! - A CRD's type is served in the CRD's own shard and logical cluster, and under the wildcards that
+//!   include them; a CRD in the logical cluster `system:system-crds` of any shard, everywhere.
+//! - Under a wildcard, definitions that differ are joined: each version that one of them serves is
+//!   served.
+//! - A type that lost its description is served wherever it still has objects, until the last is gone.
+//!
+//! A definition that cannot be understood is skipped with a log line and takes nothing else with it
+//! (B107). [`Types`] is immutable: a request sees the set of its snapshot, and a type is served from
+//! the very commit that stores its definition.
+//!
+//! Does not know schemas, and does not serve types of an API identity yet: a request that names one
+//! finds built-in types only (D46).
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use imbl::OrdMap;
 use shardcache_storage::{Commit, State, TypeName};
 
 use crate::scope::Part;
 
-/// The set of served types as of one snapshot.
-#[derive(Debug, Default)]
-pub struct Types {}
+mod builtin;
+pub mod config;
+mod crd;
+mod declared;
+mod derive;
+mod info;
+mod version;
 
-/// One served type.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TypeInfo {
-    /// Group, resource, identity.
-    pub name: TypeName,
-    /// Kind of one object.
-    pub kind: String,
-    /// Kind of a list.
-    pub list_kind: String,
-    /// Singular name.
-    pub singular: String,
-    /// Short names.
-    pub short_names: Vec<String>,
-    /// Categories such as `all`.
-    pub categories: Vec<String>,
-    /// Whether objects live in namespaces.
-    pub namespaced: bool,
-    /// Served versions, most preferred first.
-    pub versions: Vec<VersionInfo>,
-    /// Version whose `apiVersion` stored objects carry by default.
-    pub storage_version: String,
+use declared::Declared;
+use derive::Derivation;
+pub use info::{TypeInfo, VersionInfo};
+
+/// The set of served types as of one snapshot. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Types {
+    fixed: Arc<Fixed>,
+    declared: OrdMap<TypeName, Arc<Declared>>,
+    /// Joined keys of the definitions that are skipped.
+    broken: OrdMap<Box<str>, ()>,
 }
 
-/// One served version of a type.
-#[derive(Debug, Clone, PartialEq)]
-pub struct VersionInfo {
-    /// Such as `v1alpha1`.
-    pub name: String,
-    /// Selectable fields of a CRD, as dotted paths without the leading dot (`spec.color`).
-    pub selectable_fields: Vec<String>,
+/// The sources that do not change while the process runs.
+#[derive(Debug, Default)]
+struct Fixed {
+    builtin: BTreeMap<TypeName, Arc<TypeInfo>>,
+    config: BTreeMap<TypeName, Arc<TypeInfo>>,
+}
+
+/// How many types each source describes; one type may count for several clusters' definitions once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Built-in types.
+    pub builtin: usize,
+    /// Types with at least one CRD.
+    pub crd: usize,
+    /// Configured types.
+    pub config: usize,
+    /// Types served only because they still have objects.
+    pub leftover: usize,
+    /// Definitions that are skipped.
+    pub broken: usize,
 }
 
 impl Types {
-    /// The built-in table plus configured types.
-    pub fn builtin(_extra: Vec<TypeInfo>) -> Arc<Self> {
-        todo!()
+    /// The built-in table plus configured types, before any store was read.
+    pub fn builtin(extra: Vec<TypeInfo>) -> Arc<Self> {
+        let by_name = |info: Arc<TypeInfo>| (info.name.clone(), info);
+        let builtin: BTreeMap<_, _> = builtin::table().map(by_name).collect();
+        let config = extra
+            .into_iter()
+            .map(|info| by_name(Arc::new(info)))
+            .filter(|(name, _)| !builtin.contains_key(name))
+            .collect();
+        let fixed = Arc::new(Fixed { builtin, config });
+        Arc::new(Self { fixed, declared: OrdMap::new(), broken: OrdMap::new() })
     }
+
     /// The set of types at a state, derived from scratch: what a server starts with.
-    pub fn at(self: &Arc<Self>, _state: &State) -> Arc<Self> {
-        todo!()
+    #[must_use]
+    pub fn at(self: &Arc<Self>, state: &State) -> Arc<Self> {
+        let fresh = Self { fixed: Arc::clone(&self.fixed), ..Self::default() };
+        Derivation::from_scratch(&Arc::new(fresh), state)
     }
-    /// The set after a commit; the same Arc if the commit changes nothing about types.
-    pub fn after(self: &Arc<Self>, _commit: &Commit) -> Arc<Self> {
-        todo!()
+
+    /// The set after a commit; the same `Arc` if the commit changes nothing about types. For every type
+    /// that has a description the result is the one that [`Types::at`] derives from the commit's state; a
+    /// type that lost its description keeps the last one here, while `at` has to read it off the
+    /// objects.
+    #[must_use]
+    pub fn after(self: &Arc<Self>, commit: &Commit) -> Arc<Self> {
+        Derivation::after(self, commit)
     }
+
     /// The type served at a scope under group, version, plural name and, if the request names one, API
-    /// identity (which built-in types ignore, D46).
+    /// identity (which built-in types ignore, D46). The pseudo group `core` is the core group (kcp's
+    /// `/apis/core/v1`).
     pub fn resolve(
         &self,
-        _shard: &Part,
-        _cluster: &Part,
-        _group: &str,
-        _version: &str,
-        _resource: &str,
-        _identity: Option<&str>,
+        shard: &Part,
+        cluster: &Part,
+        group: &str,
+        version: &str,
+        resource: &str,
+        identity: Option<&str>,
     ) -> Option<&Arc<TypeInfo>> {
-        todo!()
+        let group = if group == "core" { "" } else { group };
+        let name = TypeName::new(group, resource);
+        let info = match self.fixed.builtin.get(&name) {
+            Some(info) => info,
+            None if identity.is_some() => return None,
+            None => self.described(&name, shard, cluster)?,
+        };
+        info.version(version).map(|_| info)
     }
+
     /// Every type served at a scope, by group and name.
     pub fn in_scope<'a>(
         &'a self,
-        _shard: &'a Part,
-        _cluster: &'a Part,
+        shard: &'a Part,
+        cluster: &'a Part,
     ) -> Box<dyn Iterator<Item = &'a Arc<TypeInfo>> + 'a> {
-        todo!()
+        let builtin = self.fixed.builtin.iter().map(|(name, info)| (name, info));
+        let described = (self.declared.keys().chain(self.fixed.config.keys()))
+            .filter(|name| !self.fixed.builtin.contains_key(name))
+            .filter_map(|name| Some((name, self.described(name, shard, cluster)?)));
+        let sorted: BTreeMap<_, _> = builtin.chain(described).collect();
+        Box::new(sorted.into_values())
+    }
+
+    /// How many types there are, by source.
+    pub fn counts(&self) -> Counts {
+        let described = |pick: fn(&Declared) -> bool| self.declared.values().filter(|d| pick(d)).count();
+        Counts {
+            builtin: self.fixed.builtin.len(),
+            crd: described(Declared::has_crds),
+            config: self.fixed.config.len(),
+            leftover: described(|declared| !declared.has_crds()),
+            broken: self.broken.len(),
+        }
+    }
+
+    /// The type at a scope by any source but the built-in table.
+    fn described(&self, name: &TypeName, shard: &Part, cluster: &Part) -> Option<&Arc<TypeInfo>> {
+        let declared = self.declared.get(name).and_then(|declared| declared.at(shard, cluster));
+        declared.or_else(|| self.fixed.config.get(name))
     }
 }
+
+#[cfg(test)]
+mod tests;
