@@ -35,6 +35,7 @@ mod version;
 use declared::Declared;
 use derive::Derivation;
 pub use info::{TypeInfo, VersionInfo};
+pub(crate) use version::by_preference;
 
 /// The set of served types as of one snapshot. Cheap to clone.
 #[derive(Clone, Debug, Default)]

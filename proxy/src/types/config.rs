@@ -119,6 +119,9 @@ impl TypeConfig {
             storage_version,
         };
         info.check().map_err(illegal)?;
+        if info.name.group().is_empty() && info.versions.iter().any(|version| version.name != "v1") {
+            return Err(illegal("the core group has the version v1 only".to_owned()));
+        }
         Ok(info)
     }
 }
@@ -153,7 +156,11 @@ mod tests {
         let cases = [
             (WIDGETS.replace("widgets", "Wid/gets"), "type Wid/gets.example.io: "),
             (WIDGETS.replace("[v1beta1, v1]", "[]"), "type widgets.example.io: it has no version"),
-            (WIDGETS.replace("[v1beta1, v1]", "[v1, v1]"), "type widgets.example.io: "),
+            (
+                WIDGETS.replace("[v1beta1, v1]", "[v1, v1]"),
+                "type widgets.example.io: version v1 is there twice",
+            ),
+            (WIDGETS.replace("example.io", "''"), "type widgets: the core group has the version v1 only"),
             (
                 format!("{WIDGETS}{}", WIDGETS.trim_start_matches("types:\n")),
                 "type widgets.example.io is named twice",

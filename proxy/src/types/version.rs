@@ -13,7 +13,7 @@ enum Stage {
 }
 
 /// Compares so that the preferred version comes first.
-pub(super) fn by_preference(a: &str, b: &str) -> Ordering {
+pub(crate) fn by_preference(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => b.cmp(&a),
         (Some(_), None) => Ordering::Less,
