@@ -51,28 +51,34 @@ pub fn respond(
     path: &ScopedPath,
     headers: &HeaderMap,
 ) -> Result<Response<Body>, ApiError> {
-    let view = View { types, shard, cluster };
-    let aggregates = match path {
-        ScopedPath::Api | ScopedPath::Apis => negotiate_discovery(headers)? == DiscoveryForm::Aggregated,
-        _ => false,
+    let form = match path {
+        ScopedPath::Api | ScopedPath::Apis => negotiate_discovery(headers)?,
+        _ => DiscoveryForm::Legacy,
     };
-    let content_type =
-        if aggregates { HeaderValue::from_static(AGGREGATED_DISCOVERY) } else { respond::JSON };
-    let document = match path {
-        ScopedPath::Root => Some(view.paths()),
-        ScopedPath::Api if aggregates => Some(view.aggregated(|group| group == CORE)),
-        ScopedPath::Apis if aggregates => Some(view.aggregated(|group| group != CORE)),
-        ScopedPath::Api => Some(view.core_versions(headers)),
-        ScopedPath::Apis => Some(view.group_list()),
-        ScopedPath::Group(group) => view.group(group),
-        ScopedPath::GroupVersion { group, version } => view.resource_list(group, version),
-        ScopedPath::OpenApiV2 | ScopedPath::OpenApiV3(_) | ScopedPath::Resource(_) => None,
-    };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let document = View { types, shard, cluster }.document(path, form, host);
     let body = Bytes::from(document.ok_or_else(ApiError::no_such_path)?.to_string());
+    let content_type = match form {
+        DiscoveryForm::Aggregated => HeaderValue::from_static(AGGREGATED_DISCOVERY),
+        DiscoveryForm::Legacy => respond::JSON,
+    };
     Ok(document::answer(headers, content_type, body, Freshness::Revalidate))
 }
 
 impl<'a> View<'a> {
+    fn document(self, path: &ScopedPath, form: DiscoveryForm, host: &str) -> Option<Value> {
+        match (path, form) {
+            (ScopedPath::Root, _) => Some(self.paths()),
+            (ScopedPath::Api, DiscoveryForm::Aggregated) => Some(self.aggregated(|group| group == CORE)),
+            (ScopedPath::Apis, DiscoveryForm::Aggregated) => Some(self.aggregated(|group| group != CORE)),
+            (ScopedPath::Api, DiscoveryForm::Legacy) => Some(self.core_versions(host)),
+            (ScopedPath::Apis, DiscoveryForm::Legacy) => Some(self.group_list()),
+            (ScopedPath::Group(group), _) => self.group(group),
+            (ScopedPath::GroupVersion { group, version }, _) => self.resource_list(group, version),
+            (ScopedPath::OpenApiV2 | ScopedPath::OpenApiV3(_) | ScopedPath::Resource(_), _) => None,
+        }
+    }
+
     fn groups(self) -> BTreeMap<&'a str, Versions<'a>> {
         let mut groups: BTreeMap<&str, Versions<'_>> = BTreeMap::new();
         for info in self.types.in_scope(self.shard, self.cluster) {
@@ -105,17 +111,19 @@ impl<'a> View<'a> {
             }
             paths.extend(versions.iter().map(|(version, _)| format!("/{}", gv_path(group, version))));
         }
-        let others = ["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"];
+        let others = ["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"];
         paths.extend(others.map(str::to_owned));
+        if (self.shard, self.cluster) == (&Part::Any, &Part::Any) {
+            paths.push("/metrics".to_owned());
+        }
         paths.sort();
         json!({ "paths": paths })
     }
 
-    fn core_versions(self, headers: &HeaderMap) -> Value {
+    fn core_versions(self, host: &str) -> Value {
         let groups = self.groups();
         let versions: Vec<&str> =
             groups.get(CORE).into_iter().flatten().map(|(version, _)| *version).collect();
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         json!({
             "kind": "APIVersions",
             "versions": versions,
