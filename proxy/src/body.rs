@@ -6,6 +6,9 @@
 //!
 //! [`BytesBody`] gives clients in the same process (`kube::Client`) the same chunks one by one.
 
+mod produce;
+mod weave;
+
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,6 +17,9 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
+
+pub use produce::Sink;
+pub use weave::Weave;
 
 /// Chunks that one `writev` takes; a rope should not hold more.
 pub const CHUNKS_MAX: usize = 64;

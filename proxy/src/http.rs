@@ -1,15 +1,25 @@
 //! The HTTP surface: what a request asks, and the bytes of the answer.
 
 pub mod accept;
+mod admin;
 pub mod continue_token;
 pub mod discovery;
 mod document;
-pub mod guard;
+mod get;
+mod guard;
+mod gzip;
 pub mod health;
+mod items;
+pub(crate) mod limits;
+mod list;
+mod locate;
 pub mod openapi;
 pub mod options;
 pub mod path;
+mod receive;
 pub mod respond;
+pub(crate) mod route;
 pub mod server;
 pub mod version;
+mod watch;
 pub mod write;

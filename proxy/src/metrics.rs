@@ -82,8 +82,6 @@ pub struct WatchMetrics {
     pub cold_starts: Counter,
     /// Distinct (type, selector) classes that events are dispatched to.
     pub classes: Gauge,
-    /// How often a class judged whether an event concerns it; events sent, per watcher or not, are apart.
-    pub judgements: Counter,
 }
 
 /// Writes.
@@ -116,10 +114,6 @@ pub struct CacheMetrics {
     pub history_bytes: Gauge,
     /// Snapshots retained for paging.
     pub snapshots: Gauge,
-    /// Bytes of superseded bodies that only retained snapshots keep, at most.
-    pub snapshot_bytes: Gauge,
-    /// Labels of types that are indexed.
-    pub label_indexes: Gauge,
 }
 
 /// The set of served types.
@@ -224,11 +218,6 @@ impl Metrics {
             "Distinct selector classes that events are dispatched to",
             watch.classes.clone(),
         );
-        registry.register(
-            "shardcache_watch_judgements",
-            "How often a selector class judged an event",
-            watch.judgements.clone(),
-        );
     }
 
     fn register_write_and_types(&self, registry: &mut Registry) {
@@ -291,17 +280,6 @@ impl Metrics {
             "Snapshots retained for paging",
             cache.snapshots.clone(),
         );
-        registry.register_with_unit(
-            "shardcache_cache_snapshot",
-            "Bytes of superseded bodies that retained snapshots keep, at most",
-            Unit::Bytes,
-            cache.snapshot_bytes.clone(),
-        );
-        registry.register(
-            "shardcache_cache_label_indexes",
-            "Labels of types that are indexed",
-            cache.label_indexes.clone(),
-        );
     }
 }
 
@@ -341,8 +319,6 @@ impl Default for Metrics {
                 history_events: Gauge::default(),
                 history_bytes: Gauge::default(),
                 snapshots: Gauge::default(),
-                snapshot_bytes: Gauge::default(),
-                label_indexes: Gauge::default(),
             },
             types: TypeMetrics::default(),
         }

@@ -3,16 +3,19 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use prometheus_client::registry::Registry;
 use shardcache_storage::Store;
 use tower_service::Service;
 
 use crate::body::Body;
 use crate::cache::WatchCache;
+use crate::http::limits::Limits;
+use crate::http::route;
 use crate::metrics::Metrics;
 
 /// Bounds and timings of requests. Every bound answers with a `Status` and is counted.
@@ -26,10 +29,14 @@ pub struct ApiConfig {
     pub writes_in_flight_max: usize,
     /// Open watches; one more is answered 429.
     pub watches_max: usize,
-    /// Bytes that streamed lists and backups may have in flight together; at the bound 429.
+    /// Bytes that streamed lists may have in flight together; at the bound 429.
     pub list_bytes_in_flight_max: usize,
+    /// Bytes of request bodies that may be held at once; at the bound 429.
+    pub body_bytes_in_flight_max: usize,
     /// Time for a request that is not a watch, its body included, until the answer begins.
     pub request_timeout: Duration,
+    /// How long a client may send nothing in the middle of a request body.
+    pub body_idle_timeout: Duration,
     /// A client that accepts no byte of a response for this long is cut off (D23).
     pub stall_timeout: Duration,
     /// Shortest lifetime of a watch that does not ask for one; the longest is twice this.
@@ -52,7 +59,9 @@ impl Default for ApiConfig {
             writes_in_flight_max: 2_000,
             watches_max: 200_000,
             list_bytes_in_flight_max: 256 << 20,
+            body_bytes_in_flight_max: 512 << 20,
             request_timeout: Duration::from_secs(60),
+            body_idle_timeout: Duration::from_secs(15),
             stall_timeout: Duration::from_secs(60),
             watch_timeout_min: Duration::from_secs(1_800),
             bookmark_interval: Duration::from_secs(60),
@@ -75,6 +84,10 @@ pub struct Api {
     pub metrics: Metrics,
     /// Everything `/metrics` shows.
     pub registry: Arc<Registry>,
+    pub(crate) limits: Limits,
+    /// Value of `X-Cache-Lineage`: the store and the incarnation that answers (D6).
+    pub(crate) lineage: HeaderValue,
+    draining: AtomicBool,
 }
 
 impl Api {
@@ -86,7 +99,25 @@ impl Api {
         metrics: Metrics,
         registry: Arc<Registry>,
     ) -> Arc<Self> {
-        Arc::new(Self { store, cache, config, metrics, registry })
+        let limits = Limits::new(&config);
+        let lineage = store.lineage();
+        let lineage = format!("{}/{}", lineage.store, lineage.current().start);
+        let lineage = HeaderValue::try_from(lineage).expect("a uuid and a number are visible ASCII");
+        let draining = AtomicBool::new(false);
+        Arc::new(Self { store, cache, config, metrics, registry, limits, lineage, draining })
+    }
+
+    /// Refuses new requests (429) and ends watches with a last bookmark; what has begun goes on.
+    /// Idempotent.
+    pub fn drain(&self) {
+        if !self.draining.swap(true, Ordering::AcqRel) {
+            self.cache.drain();
+        }
+    }
+
+    /// Whether [`Api::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
     }
 }
 
@@ -122,7 +153,8 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _request: Request<B>) -> Self::Future {
-        todo!()
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let api = Arc::clone(&self.api);
+        Box::pin(async move { Ok(route::answer(&api, request).await) })
     }
 }

@@ -33,7 +33,7 @@ pub(crate) use publisher::Publisher;
 pub(crate) use queue::Limits;
 use queue::{Queue, Request, Taken};
 use writer::Writer;
-pub(crate) use writer::{Failure, Log};
+pub(crate) use writer::{Failure, Log, Upkeep};
 
 /// The handle on a store's writer. Dropping it lets the writer finish what is queued and stop.
 #[derive(Debug)]
@@ -139,9 +139,10 @@ impl Drop for Committer {
 
 fn run<L: Log>(mut writer: Writer<L>, guard: &Guard) {
     loop {
-        match guard.queue.take(writer.pause()) {
+        let pause = writer.maintain();
+        match guard.queue.take(pause) {
             Taken::Job(job) => writer.step(job),
-            Taken::Idle => writer.maintain(),
+            Taken::Idle => {}
             Taken::Closed => break,
         }
     }

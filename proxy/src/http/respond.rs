@@ -48,7 +48,8 @@ fn error_headers(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-fn with_type(code: StatusCode, content_type: HeaderValue, body: Body) -> Response<Body> {
+/// An answer with a body of some content type.
+pub(crate) fn with_type(code: StatusCode, content_type: HeaderValue, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, content_type);

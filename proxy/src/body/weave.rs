@@ -1,0 +1,81 @@
+//! Weaves frames out of large shared chunks and small text.
+//!
+//! An object of a few kilobytes is passed on as the chunk it is. Text between objects, and objects so
+//! small that one entry of a `writev` costs more than copying them, are gathered in one buffer.
+
+use bytes::{Bytes, BytesMut};
+
+use super::{CHUNKS_MAX, Rope};
+
+/// Chunks up to this length are copied.
+const COPIED_MAX: usize = 512;
+/// Chunks left free in a full frame: what one more object may need.
+const RESERVE: usize = 8;
+/// Bytes after which a frame is full, however few chunks it has.
+const FRAME_BYTES: usize = 256 << 10;
+
+/// A frame in the making.
+#[derive(Debug, Default)]
+pub struct Weave {
+    rope: Rope,
+    /// Copied text that follows the rope's last chunk.
+    text: BytesMut,
+}
+
+impl Weave {
+    /// An empty frame.
+    pub fn new() -> Self {
+        Self { rope: Rope::new(), text: BytesMut::new() }
+    }
+
+    /// Appends a copy of some text.
+    pub fn text(&mut self, text: &[u8]) {
+        self.text.extend_from_slice(text);
+    }
+
+    /// Appends constant text, copied only where it joins other text.
+    pub fn fixed(&mut self, text: &'static [u8]) {
+        if self.text.is_empty() {
+            self.rope.push(Bytes::from_static(text));
+        } else {
+            self.text.extend_from_slice(text);
+        }
+    }
+
+    /// Appends bytes that somebody else owns, copied only if they are few.
+    pub fn shared(&mut self, bytes: Bytes) {
+        if bytes.len() <= COPIED_MAX {
+            self.text.extend_from_slice(&bytes);
+        } else {
+            self.flush();
+            self.rope.push(bytes);
+        }
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.rope.len() + self.text.len()
+    }
+
+    /// Whether nothing was appended.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the frame should be sent before another object goes in.
+    pub fn is_full(&self) -> bool {
+        self.rope.chunks() + RESERVE > CHUNKS_MAX || self.len() >= FRAME_BYTES
+    }
+
+    /// The frame; a new one begins.
+    pub fn take(&mut self) -> Rope {
+        self.flush();
+        std::mem::take(&mut self.rope)
+    }
+
+    fn flush(&mut self) {
+        if !self.text.is_empty() {
+            self.rope.push(self.text.split().freeze());
+        }
+    }
+}

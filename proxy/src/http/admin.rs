@@ -1,0 +1,95 @@
+//! Administration over HTTP: `/services/cache/admin/backup`.
+//!
+//! A backup is a consistent copy of the store at one commit boundary, made beside the store and then
+//! streamed; the copy's name is gone from the directory before its first byte is sent, so nothing is
+//! left behind whatever happens to the client. Allowed to administrators only (D52).
+
+use bytes::BytesMut;
+use http::header::{CONTENT_DISPOSITION, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use shardcache_storage::BackupReport;
+use tokio::fs::{self, File};
+use tokio::io::AsyncReadExt;
+
+use crate::access::Access;
+use crate::body::{Body, BodyError, Sink};
+use crate::http::limits::Share;
+use crate::http::{respond, route};
+use crate::service::Api;
+use crate::status::ApiError;
+
+/// Revision of the commit that a backup is a copy of.
+const HEAD: HeaderName = HeaderName::from_static("x-cache-revision");
+/// Number of objects in a backup.
+const OBJECTS: HeaderName = HeaderName::from_static("x-cache-objects");
+/// Bytes read from the copy at a time.
+const READ_BYTES: usize = 256 << 10;
+
+/// Answers a request below `/services/cache/admin/`.
+pub(crate) async fn answer(
+    api: &Api,
+    access: &Access,
+    parts: &Parts,
+    segments: &[String],
+) -> Result<Response<Body>, ApiError> {
+    access.check_admin("administer the cache")?;
+    match segments {
+        [backup] if backup == "backup" => {
+            if !matches!(parts.method, Method::GET | Method::POST) {
+                return Err(route::not_allowed());
+            }
+            self::backup(api).await
+        }
+        _ => Ok(respond::unknown_path()),
+    }
+}
+
+async fn backup(api: &Api) -> Result<Response<Body>, ApiError> {
+    let share = api.limits.backups.take(1, &api.metrics)?;
+    let directory = api.config.data_dir.as_ref().ok_or_else(|| {
+        ApiError::new(
+            501,
+            "NotImplemented",
+            "this server keeps its objects in memory: there is nothing to back up",
+        )
+    })?;
+    let path = directory.join(format!("backup-{}.tmp", uuid::Uuid::new_v4()));
+    let copied = match api.store.backup(path.clone()).await {
+        Ok(report) => File::open(&path).await.map(|file| (report, file)).map_err(ApiError::internal),
+        Err(error) => Err(ApiError::internal(error)),
+    };
+    // From here on only the open file keeps the copy alive.
+    let removed = fs::remove_file(&path).await;
+    let (report, file) = copied?;
+    removed.map_err(ApiError::internal)?;
+    let len = file.metadata().await.map_err(ApiError::internal)?.len();
+    let body = Body::produced(Some(len), |sink| send(file, sink, share));
+    Ok(describe(
+        respond::with_type(StatusCode::OK, HeaderValue::from_static("application/octet-stream"), body),
+        &report,
+    ))
+}
+
+fn describe(mut response: Response<Body>, report: &BackupReport) -> Response<Body> {
+    let headers = response.headers_mut();
+    headers.insert(HEAD, report.head.0.into());
+    headers.insert(OBJECTS, report.objects.into());
+    headers.insert(
+        CONTENT_DISPOSITION,
+        HeaderValue::from_static("attachment; filename=\"shardcache-backup.redb\""),
+    );
+    response
+}
+
+/// Sends the file; another backup may begin when it is sent, or the client is gone.
+async fn send(mut file: File, mut sink: Sink, share: Share) -> Result<(), BodyError> {
+    loop {
+        let mut bytes = BytesMut::with_capacity(READ_BYTES);
+        if file.read_buf(&mut bytes).await? == 0 {
+            drop(share);
+            return Ok(());
+        }
+        sink.send(bytes.freeze().into()).await;
+    }
+}

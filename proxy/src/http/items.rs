@@ -1,0 +1,120 @@
+//! The objects of one request in key order, in portions that fit a frame.
+//!
+//! Where a filter has selectors, or few objects are wanted, the objects are picked at once: eight bytes
+//! each, and nothing else of the snapshot is held. Everything in a scope is walked portion by portion
+//! instead, each portion sought by key, so that memory does not depend on the number of objects.
+
+use std::sync::Arc;
+
+use shardcache_storage::{Object, Objects, TypeName};
+
+use crate::body::Weave;
+use crate::cache::{self, Snapshot};
+use crate::filter::Filter;
+use crate::status::ApiError;
+
+/// Selecting among more objects than this is done off the async threads.
+const INLINE_MAX: usize = 20_000;
+
+/// The objects of a type at one version.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// The newest state, with its indexes.
+    Newest(Arc<Snapshot>),
+    /// An earlier state.
+    Earlier(Arc<Objects>),
+}
+
+/// What a request is about: a type's objects at one version, and a filter.
+pub(crate) struct Collection {
+    pub(crate) source: Source,
+    pub(crate) type_name: TypeName,
+    pub(crate) filter: Filter,
+}
+
+impl Collection {
+    fn scan<'a>(&'a self, after: Option<&str>) -> Box<dyn Iterator<Item = &'a Object> + Send + 'a> {
+        match &self.source {
+            Source::Newest(snapshot) => snapshot.scan(&self.type_name, &self.filter, after),
+            Source::Earlier(objects) => cache::scan(objects, &self.filter, after),
+        }
+    }
+
+    fn objects(&self) -> Option<&Objects> {
+        match &self.source {
+            Source::Newest(snapshot) => snapshot.state.objects(&self.type_name),
+            Source::Earlier(objects) => Some(objects),
+        }
+    }
+
+    /// Objects of the type, selected or not.
+    pub(crate) fn candidates(&self) -> usize {
+        self.objects().map_or(0, Objects::len)
+    }
+
+    /// Number of objects in the scope after a key; `None` where selectors hide it.
+    pub(crate) fn remaining(&self, after: Option<&str>) -> Option<usize> {
+        match self.objects() {
+            Some(objects) => cache::remaining(objects, &self.filter, after),
+            None => (!self.filter.has_selectors()).then_some(0),
+        }
+    }
+
+    /// The first `limit` selected objects after a key.
+    pub(crate) async fn pick(
+        self: &Arc<Self>,
+        after: Option<Box<str>>,
+        limit: usize,
+    ) -> Result<Vec<Object>, ApiError> {
+        let work = self.candidates().min(if self.filter.has_selectors() { usize::MAX } else { limit });
+        if work <= INLINE_MAX {
+            return Ok(self.scan(after.as_deref()).take(limit).cloned().collect());
+        }
+        let collection = Arc::clone(self);
+        tokio::task::spawn_blocking(move || collection.scan(after.as_deref()).take(limit).cloned().collect())
+            .await
+            .map_err(ApiError::internal)
+    }
+}
+
+/// What is left to send.
+pub(crate) enum Items {
+    /// These.
+    Picked(std::vec::IntoIter<Object>),
+    /// All that a collection selects after the key.
+    Walked {
+        /// Where from; has no selectors.
+        collection: Arc<Collection>,
+        /// Key of the last object taken.
+        after: Option<Box<str>>,
+    },
+}
+
+impl Items {
+    /// Gives objects to `each`, which puts them into the frame, until the frame is full or none is
+    /// left. Whether more may be left.
+    pub(crate) fn fill(&mut self, weave: &mut Weave, mut each: impl FnMut(&mut Weave, &Object)) -> bool {
+        match self {
+            Self::Picked(objects) => {
+                while !weave.is_full() {
+                    let Some(object) = objects.next() else { return false };
+                    each(weave, &object);
+                }
+                objects.len() > 0
+            }
+            Self::Walked { collection, after } => {
+                let mut stopped_at = None;
+                for object in collection.scan(after.as_deref()) {
+                    each(weave, object);
+                    if weave.is_full() {
+                        stopped_at = Some(object.key().into());
+                        break;
+                    }
+                }
+                let more = stopped_at.is_some();
+                *after = stopped_at.or_else(|| after.take());
+                more
+            }
+        }
+    }
+}

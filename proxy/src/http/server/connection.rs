@@ -1,0 +1,137 @@
+//! One connection from its handshake to its end.
+//!
+//! Owns the stream. Sends requests to the front, each with the access that the connection proved. Stops
+//! when the client closes it, when a bound is reached, gracefully at the server's stop, at once at its cut.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower_service::Service;
+
+use super::accept::Open;
+use super::stall::Guarded;
+use super::{Server, ServerConfig};
+use crate::access::Access;
+use crate::body::Body;
+use crate::front::Front;
+use crate::http::respond;
+use crate::metrics::labels::Limit;
+use crate::status::ApiError;
+
+/// What hyper reads beyond our own limit before it gives up on its own, without a `Status`.
+const SLACK: usize = 2;
+
+/// Serves one connection.
+pub(super) async fn serve<S, F>(server: Server, handshake: F, open: Open)
+where
+    F: Future<Output = io::Result<(S, Access)>> + Send,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let config = &server.config;
+    let Ok(Ok((stream, access))) = tokio::time::timeout(config.header_timeout, handshake).await else {
+        if let Some(metrics) = &open.metrics {
+            metrics.handshake_failures.inc();
+        }
+        return;
+    };
+    let asked = Arc::new(AtomicBool::new(false));
+    let requests =
+        Requests { front: server.front.clone(), access, asked: Arc::clone(&asked), config: config.clone() };
+    let stalled = open.metrics.clone();
+    let stream = Guarded::new(stream, config.stall_timeout, move || {
+        if let Some(metrics) = &stalled {
+            metrics.refusals.get_or_create(&Limit::StalledReader.into()).inc();
+        }
+    });
+    let builder = builder(config);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), requests));
+    let first_request = tokio::time::sleep(config.header_timeout);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = server.stop.cancelled() => {}
+        () = never_asked(first_request, &asked) => {
+            if let Some(metrics) = &open.metrics {
+                metrics.refusals.get_or_create(&Limit::HeadTime.into()).inc();
+            }
+            return;
+        }
+    }
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        _ = connection => {}
+        () = server.cut.cancelled() => {}
+    }
+}
+
+/// Resolves if the connection's first request has not come in time.
+async fn never_asked(first_request: tokio::time::Sleep, asked: &AtomicBool) {
+    first_request.await;
+    if asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn builder(config: &ServerConfig) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(config.idle_timeout)
+        .max_buf_size((config.header_bytes_max * SLACK).max(16 << 10))
+        .max_headers(config.headers_max * SLACK);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(config.http2_streams_max)
+        .max_header_list_size(u32::try_from(config.header_bytes_max * SLACK).unwrap_or(u32::MAX))
+        .keep_alive_interval(config.keep_alive_interval)
+        .keep_alive_timeout(config.keep_alive_timeout);
+    builder
+}
+
+/// The service of one connection.
+#[derive(Clone)]
+struct Requests {
+    front: Front,
+    access: Access,
+    asked: Arc<AtomicBool>,
+    config: ServerConfig,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Requests {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        self.asked.store(true, Ordering::Relaxed);
+        if head_too_large(&request, &self.config) {
+            let error = ApiError::new(
+                431,
+                "RequestHeaderFieldsTooLarge",
+                format!(
+                    "the request's head is too large: the limits are {} bytes and {} headers",
+                    self.config.header_bytes_max, self.config.headers_max
+                ),
+            );
+            return Box::pin(std::future::ready(Ok(respond::error(&error))));
+        }
+        request.extensions_mut().insert(self.access.clone());
+        self.front.clone().call(request)
+    }
+}
+
+fn head_too_large(request: &Request<Incoming>, config: &ServerConfig) -> bool {
+    let headers = request.headers();
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    headers.len() > config.headers_max || bytes + target > config.header_bytes_max
+}

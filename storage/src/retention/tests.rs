@@ -1,1 +1,0 @@
-//! Retention arithmetic, hand-stepped.
