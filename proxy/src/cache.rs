@@ -1,14 +1,64 @@
-//! The watch cache (skeleton): the read side of everything.
+//! The watch cache: the read side of everything.
+//!
+//! ```text
+//! Store::subscribe ─► reflector ─┬─► snapshot ───────────────────────► LIST, GET, pages (exact, retained)
+//!                                ├─► feed: history ──────────┐
+//!                                └─► feed: registry ─► class ┴► watcher ─► WATCH
+//!                                                      Store::events ─┘ (log)
+//! ```
+//!
+//! Guarantees, for every watcher: events in order, none twice, none missing, or an honest 410; bookmarks
+//! that never overtake an event; and that no reader, however slow, delays the writer or another reader.
+//! Memory beyond the live objects is bounded by [`CacheConfig`] (D28). Knows nothing of HTTP, encodes
+//! nothing, and learns of writes only through the store's subscription.
+
+mod anchor;
+mod class;
+mod exact;
+mod feed;
+mod history;
+mod label_index;
+mod log;
+mod reflector;
+mod registry;
+mod retained;
+mod scan;
+mod snapshot;
+#[cfg(test)]
+mod testing;
+mod watcher;
+
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use shardcache_storage::{
-    Event, LogPage, Object, Objects, ResourceVersion, Revision, State, StorageError, Store, TypeName,
-};
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use prometheus_client::metrics::gauge::Gauge;
+use shardcache_storage::{Objects, ResourceVersion, Revision, StorageError, Store, TypeName};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::time::Instant;
+
+pub use class::{Delivery, Transition};
+pub use reflector::Reflector;
+pub use scan::{remaining, scan};
+pub use snapshot::{Snapshot, Totals};
+pub use watcher::{WatchStep, Watcher};
 
 use crate::filter::Filter;
 use crate::metrics::Metrics;
+use crate::metrics::labels::State;
 use crate::types::Types;
+use feed::Feed;
+use label_index::IndexRequests;
+use retained::{Limits, Retained};
+
+/// Label indexes that can wait to be built.
+const INDEX_REQUESTS_MAX: usize = 16;
+/// The history is trimmed to this much below its bound, so that not every commit trims.
+const HISTORY_SLACK_PARTS: u64 = 16;
 
 /// Bounds of the cache; see D28.
 #[derive(Clone, Debug)]
@@ -17,7 +67,7 @@ pub struct CacheConfig {
     pub history_bytes: u64,
     /// Snapshots retained for paging.
     pub snapshots_max: usize,
-    /// How long a snapshot is retained for paging.
+    /// How long a snapshot is retained for paging after it was last used.
     pub snapshot_age: Duration,
     /// Bytes of bodies superseded since the oldest retained snapshot, above which it is dropped.
     pub snapshot_bytes: u64,
@@ -37,57 +87,6 @@ impl Default for CacheConfig {
     }
 }
 
-/// Handle to the cache; cheap to clone.
-#[derive(Clone)]
-pub struct WatchCache(Arc<()>);
-
-/// The task that follows the store; the only writer of the cache.
-pub struct Reflector(());
-
-/// Immutable view of everything at one commit boundary.
-pub struct Snapshot {
-    /// Objects.
-    pub state: State,
-    /// Served types.
-    pub types: Arc<Types>,
-}
-
-/// What a watcher yields.
-#[derive(Debug)]
-pub enum WatchStep {
-    /// Events for this watcher, in order, at least one.
-    Events(Vec<Delivery>),
-    /// The history after the watcher's position is gone: 410.
-    Expired,
-    /// The server is shutting down; send a last bookmark and end.
-    Draining,
-    /// The store's log could not be read: an in-stream 500, then the end. The client may resume.
-    Failed(StorageError),
-}
-
-/// One event as this watcher sees it.
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    /// ADDED, MODIFIED or DELETED for this watcher.
-    pub kind: Transition,
-    /// What happened.
-    pub event: Arc<Event>,
-}
-
-/// Transition table D24.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transition {
-    /// Did not match, matches now.
-    Added,
-    /// Matched and matches.
-    Modified,
-    /// Matched, does not match now (or is gone): the previous object under the event's version.
-    Deleted,
-}
-
-/// One client's stream position.
-pub struct Watcher(());
-
 /// The cache cannot answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
@@ -102,118 +101,233 @@ pub enum CacheError {
     Storage(#[from] StorageError),
 }
 
+/// Handle to the cache; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct WatchCache(Arc<Shared>);
+
+/// What the reflector, the watchers and the lists have in common.
+pub(crate) struct Shared {
+    store: Arc<dyn Store>,
+    config: CacheConfig,
+    metrics: Metrics,
+    snapshot: ArcSwap<Snapshot>,
+    /// Head of the published snapshot.
+    published: watch::Sender<Revision>,
+    /// Every event at or below is in the rings of its classes. Set after they were pushed, read before a
+    /// ring is looked at: the channel's lock carries that order (D25).
+    dispatched: watch::Sender<ResourceVersion>,
+    /// Version of the state the cache began with: no feed knows of events at or below it.
+    opened: ResourceVersion,
+    feeds: RwLock<HashMap<TypeName, Arc<Feed>>>,
+    retained: Mutex<Retained>,
+    /// Turns at reading the store's log.
+    readers: Semaphore,
+    /// Held while a history grows backwards.
+    growing: tokio::sync::Mutex<()>,
+    /// Asks the reflector to begin draining once everything published is dispatched.
+    drain: Notify,
+    draining: AtomicBool,
+}
+
 impl WatchCache {
     /// Subscribes to the store; run the reflector on a task. `types` is the built-in table: what the
     /// store's state adds to it is derived here ([`Types::at`]).
     pub fn open(
-        _store: Arc<dyn Store>,
-        _types: &Arc<Types>,
-        _config: CacheConfig,
-        _metrics: &Metrics,
+        store: Arc<dyn Store>,
+        types: &Arc<Types>,
+        config: CacheConfig,
+        metrics: &Metrics,
     ) -> (Self, Reflector) {
-        todo!()
+        let subscription = store.subscribe();
+        let opened = subscription.state.resource_version();
+        let (requests, wanted) = mpsc::channel(INDEX_REQUESTS_MAX);
+        let requests = IndexRequests(requests);
+        let types = types.at(&subscription.state);
+        let snapshot = Snapshot::indexed(subscription.state, types, Default::default(), requests.clone());
+        let limits =
+            Limits { count: config.snapshots_max, age: config.snapshot_age, bytes: config.snapshot_bytes };
+        let shared = Arc::new(Shared {
+            store,
+            metrics: metrics.clone(),
+            snapshot: ArcSwap::from_pointee(snapshot),
+            published: watch::Sender::new(opened.revision()),
+            dispatched: watch::Sender::new(opened),
+            opened,
+            feeds: RwLock::default(),
+            retained: Mutex::new(Retained::new(limits)),
+            readers: Semaphore::new(config.cold_readers_max.max(1)),
+            growing: tokio::sync::Mutex::default(),
+            drain: Notify::new(),
+            draining: AtomicBool::new(false),
+            config,
+        });
+        shared.note_state();
+        let reflector = Reflector::new(Arc::clone(&shared), subscription.commits, requests, wanted);
+        (Self(shared), reflector)
     }
+
     /// The newest published snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        todo!()
+        self.0.snapshot()
     }
+
     /// Waits until a snapshot at or after the revision is published. No timeout: callers bring one.
-    pub async fn published(&self, _at_least: Revision) -> Arc<Snapshot> {
-        todo!()
+    pub async fn published(&self, at_least: Revision) -> Arc<Snapshot> {
+        self.0.published(at_least).await
     }
+
     /// Starts a watcher strictly after a revision (which must be `Standing::Issued`).
     pub fn watch(
         &self,
-        _type_name: &TypeName,
-        _filter: Filter,
-        _after: Revision,
+        type_name: &TypeName,
+        filter: Filter,
+        after: Revision,
     ) -> Result<Watcher, CacheError> {
-        todo!()
+        let snapshot = self.snapshot();
+        let floor = snapshot.state.floor(type_name);
+        let version = self.0.store.lineage().version_of(after, snapshot.state.head());
+        let Some(version) = version.filter(|_| after >= floor) else {
+            return Err(CacheError::TooOld { floor });
+        };
+        let feed = self.0.feed(type_name);
+        let member = feed.join(filter, |requirement| snapshot.labels().count(type_name, requirement));
+        Ok(Watcher::new(Arc::clone(&self.0), feed, member, version))
     }
+
     /// The objects of a type exactly at an issued revision: a retained snapshot, else head with later
-    /// events undone (D26), else `TooOld`.
-    pub async fn objects_at(&self, _type_name: &TypeName, _at: Revision) -> Result<Objects, CacheError> {
-        todo!()
+    /// events undone (D26), else `TooOld`. Waits if the revision is not published yet.
+    pub async fn objects_at(&self, type_name: &TypeName, at: Revision) -> Result<Objects, CacheError> {
+        exact::objects_at(&self.0, type_name, at).await
     }
+
     /// Retains a snapshot for later pages (bounded by count, age and bytes).
-    pub fn retain(&self, _snapshot: &Arc<Snapshot>) {
-        todo!()
+    pub fn retain(&self, snapshot: &Arc<Snapshot>) {
+        self.0.retained.lock().keep(snapshot, Instant::now());
+        self.0.note_retained();
     }
+
     /// Makes every watcher yield `Draining`, now or when it has caught up.
     pub fn drain(&self) {
-        todo!()
+        self.0.drain.notify_one();
     }
 }
 
-impl Reflector {
-    /// Follows the store until it closes.
-    pub async fn run(self) {
-        todo!()
+impl Shared {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    fn publish(&self, snapshot: Arc<Snapshot>) {
+        let head = snapshot.state.head();
+        self.snapshot.store(snapshot);
+        self.published.send_replace(head);
+        self.note_state();
+    }
+
+    async fn published(&self, at_least: Revision) -> Arc<Snapshot> {
+        let mut published = self.published.subscribe();
+        let waited = published.wait_for(|head| *head >= at_least).await;
+        waited.expect("the sender lives in `self`");
+        self.snapshot()
+    }
+
+    /// Waits until every event at or below the revision is in its history and its rings.
+    async fn dispatched(&self, at_least: Revision) {
+        let mut dispatched = self.dispatched.subscribe();
+        let waited = dispatched.wait_for(|version| version.revision() >= at_least).await;
+        waited.expect("the sender lives in `self`");
+    }
+
+    fn progress(&self) -> ResourceVersion {
+        *self.dispatched.borrow()
+    }
+
+    /// The feed of a type. Made when first asked for: until then the type had no event since the opening.
+    fn feed(&self, type_name: &TypeName) -> Arc<Feed> {
+        if let Some(feed) = self.feeds.read().get(type_name) {
+            return Arc::clone(feed);
+        }
+        let mut feeds = self.feeds.write();
+        let feed = feeds
+            .entry(type_name.clone())
+            .or_insert_with(|| Arc::new(Feed::new(type_name.clone(), self.opened)));
+        Arc::clone(feed)
+    }
+
+    fn feeds(&self) -> Vec<Arc<Feed>> {
+        self.feeds.read().values().cloned().collect()
+    }
+
+    fn history_bytes(&self) -> u64 {
+        self.feeds.read().values().map(|feed| feed.bytes()).sum()
+    }
+
+    /// Keeps the histories within their bound: the type with the most bytes pays, so that a noisy type
+    /// sends nobody else's watchers to the disk.
+    fn trim_history(&self) {
+        let max = self.config.history_bytes;
+        let mut bytes = self.note_history();
+        if bytes <= max {
+            return;
+        }
+        let target = max - max / HISTORY_SLACK_PARTS;
+        let mut feeds: Vec<_> = self.feeds().into_iter().map(|feed| (feed.bytes(), feed)).collect();
+        feeds.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        for (own, feed) in feeds {
+            if bytes <= target {
+                break;
+            }
+            feed.shrink_by(bytes - target);
+            bytes -= own - feed.bytes();
+        }
+        self.note_history();
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// To be called when everything published is dispatched.
+    fn begin_draining(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.feeds().iter().for_each(|feed| feed.wake_all());
+    }
+
+    fn watchers(&self, state: State) -> Gauge {
+        self.metrics.watch.watchers.get_or_create(&state.into()).clone()
+    }
+
+    fn note_state(&self) {
+        let (snapshot, metrics) = (self.snapshot(), &self.metrics.cache);
+        metrics.revision.set(snapshot.state.head().0 as i64);
+        metrics.objects.set(snapshot.state.len() as i64);
+        metrics.object_bytes.set(snapshot.state.body_bytes() as i64);
+    }
+
+    fn note_retained(&self) {
+        let retained = self.retained.lock();
+        self.metrics.cache.snapshots.set(retained.len() as i64);
+        self.metrics.cache.snapshot_bytes.set(retained.bytes() as i64);
+    }
+
+    /// Measures the histories; returns their bytes.
+    fn note_history(&self) -> u64 {
+        let feeds = self.feeds.read();
+        let bytes = feeds.values().map(|feed| feed.bytes()).sum();
+        let events: usize = feeds.values().map(|feed| feed.events()).sum();
+        let classes: usize = feeds.values().map(|feed| feed.classes()).sum();
+        self.metrics.cache.history_events.set(events as i64);
+        self.metrics.cache.history_bytes.set(bytes as i64);
+        self.metrics.watch.classes.set(classes as i64);
+        bytes
     }
 }
 
-/// Size of a set of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Totals {
-    /// Number of objects.
-    pub objects: usize,
-    /// Sum of their encoded bodies, in bytes.
-    pub body_bytes: u64,
-}
-
-/// Selected objects in key order, strictly after the joined key `after` if given; for objects that come
-/// from [`WatchCache::objects_at`].
-pub fn scan<'a>(
-    _objects: &'a Objects,
-    _filter: &'a Filter,
-    _after: Option<&str>,
-) -> Box<dyn Iterator<Item = &'a Object> + Send + 'a> {
-    todo!()
-}
-
-/// How many objects lie in a filter's scope after the key; `None` if the filter has selectors (Kubernetes'
-/// `remainingItemCount` exists without them only). O(answer), O(1) for all of a type.
-pub fn remaining(_objects: &Objects, _filter: &Filter, _after: Option<&str>) -> Option<usize> {
-    todo!()
-}
-
-impl Snapshot {
-    /// A snapshot without label indexes.
-    pub fn new(state: State, types: Arc<Types>) -> Self {
-        Self { state, types }
-    }
-    /// Number and bytes of what a filter selects of a type, where that is known without looking at each
-    /// object: all of a type, unfiltered.
-    pub fn totals(&self, _type_name: &TypeName, _filter: &Filter) -> Option<Totals> {
-        todo!()
-    }
-    /// Selected objects of a type in key order, strictly after the joined key `after` if given. Uses the
-    /// most selective of key range, name and label index.
-    pub fn scan<'a>(
-        &'a self,
-        _type_name: &TypeName,
-        _filter: &'a Filter,
-        _after: Option<&str>,
-    ) -> Box<dyn Iterator<Item = &'a Object> + Send + 'a> {
-        todo!()
-    }
-    /// Version of the snapshot.
-    pub fn resource_version(&self) -> ResourceVersion {
-        self.state.resource_version()
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchCache").field("head", &self.published.borrow()).finish_non_exhaustive()
     }
 }
 
-impl Watcher {
-    /// Waits for the next events. Cancel safe.
-    pub async fn next(&mut self) -> WatchStep {
-        todo!()
-    }
-    /// A version up to which every matching event has been yielded: what a bookmark may say (D25: never
-    /// overtakes an event). Never falls; also moves while nothing matches. Equal to the version the
-    /// watcher started after, or was last given here, if nothing happened since.
-    pub fn bookmark(&mut self) -> ResourceVersion {
-        todo!()
-    }
-}
-
-const _: fn(LogPage) = |_| ();
+#[cfg(test)]
+mod tests;

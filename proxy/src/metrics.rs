@@ -82,6 +82,8 @@ pub struct WatchMetrics {
     pub cold_starts: Counter,
     /// Distinct (type, selector) classes that events are dispatched to.
     pub classes: Gauge,
+    /// How often a class judged whether an event concerns it; events sent, per watcher or not, are apart.
+    pub judgements: Counter,
 }
 
 /// Writes.
@@ -114,6 +116,10 @@ pub struct CacheMetrics {
     pub history_bytes: Gauge,
     /// Snapshots retained for paging.
     pub snapshots: Gauge,
+    /// Bytes of superseded bodies that only retained snapshots keep, at most.
+    pub snapshot_bytes: Gauge,
+    /// Labels of types that are indexed.
+    pub label_indexes: Gauge,
 }
 
 /// The set of served types.
@@ -218,6 +224,11 @@ impl Metrics {
             "Distinct selector classes that events are dispatched to",
             watch.classes.clone(),
         );
+        registry.register(
+            "shardcache_watch_judgements",
+            "How often a selector class judged an event",
+            watch.judgements.clone(),
+        );
     }
 
     fn register_write_and_types(&self, registry: &mut Registry) {
@@ -280,6 +291,17 @@ impl Metrics {
             "Snapshots retained for paging",
             cache.snapshots.clone(),
         );
+        registry.register_with_unit(
+            "shardcache_cache_snapshot",
+            "Bytes of superseded bodies that retained snapshots keep, at most",
+            Unit::Bytes,
+            cache.snapshot_bytes.clone(),
+        );
+        registry.register(
+            "shardcache_cache_label_indexes",
+            "Labels of types that are indexed",
+            cache.label_indexes.clone(),
+        );
     }
 }
 
@@ -319,6 +341,8 @@ impl Default for Metrics {
                 history_events: Gauge::default(),
                 history_bytes: Gauge::default(),
                 snapshots: Gauge::default(),
+                snapshot_bytes: Gauge::default(),
+                label_indexes: Gauge::default(),
             },
             types: TypeMetrics::default(),
         }

@@ -33,7 +33,7 @@ pub(crate) use publisher::Publisher;
 pub(crate) use queue::Limits;
 use queue::{Queue, Request, Taken};
 use writer::Writer;
-pub(crate) use writer::{Failure, Log, Upkeep};
+pub(crate) use writer::{Failure, Log};
 
 /// The handle on a store's writer. Dropping it lets the writer finish what is queued and stop.
 #[derive(Debug)]
@@ -139,10 +139,9 @@ impl Drop for Committer {
 
 fn run<L: Log>(mut writer: Writer<L>, guard: &Guard) {
     loop {
-        let pause = writer.maintain();
-        match guard.queue.take(pause) {
+        match guard.queue.take(writer.pause()) {
             Taken::Job(job) => writer.step(job),
-            Taken::Idle => {}
+            Taken::Idle => writer.maintain(),
             Taken::Closed => break,
         }
     }

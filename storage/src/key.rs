@@ -25,7 +25,7 @@ impl TypeName {
         Self::with_identity(group, resource, "")
     }
 
-    /// A type of one APIExport's identity (hash), so that equal names of two exports never mix.
+    /// A type of one `APIExport`'s identity (hash), so that equal names of two exports never mix.
     pub fn with_identity(group: &str, resource: &str, identity: &str) -> Self {
         Self(Arc::new((group.into(), resource.into(), identity.into())))
     }

@@ -21,7 +21,11 @@ mod lineage;
 mod memory;
 mod metrics;
 mod object;
+#[cfg(feature = "redb")]
+mod redb;
 mod resource_version;
+#[cfg(feature = "redb")]
+mod retention;
 mod state;
 mod store;
 
@@ -32,6 +36,8 @@ pub use lineage::{Incarnation, Lineage, Opening, Standing};
 pub use memory::MemoryStore;
 pub use metrics::Metrics;
 pub use object::{BODY_MAX, Draft, Labels, Object, Record, RecordError, Span, Spans, Tombstone};
+#[cfg(feature = "redb")]
+pub use redb::{BackendFactory, Progress, ProgressFn, QuickRepair, RedbOptions, RedbStore};
 pub use resource_version::{
     DIGITS, PLACEHOLDER, ParseError, REVISION_MAX, ResourceVersion, Revision, TAG_BITS, TAG_MAX, Tag,
 };

@@ -14,11 +14,11 @@ pub(crate) const START_GAP: u64 = 2048;
 /// Revisions per millisecond of wall clock at which a start is placed.
 const REVISIONS_PER_MS_BITS: u32 = 11;
 /// How far the clock may stand behind the last opening before it is reported.
-const CLOCK_BEHIND_MAX: Duration = Duration::from_secs(24 * 3600);
+const CLOCK_BEHIND_MAX: Duration = Duration::from_hours(24);
 /// Clocks below this instant (2026-01-01) are certainly wrong.
-const CLOCK_MIN: Duration = Duration::from_secs(1_767_225_600);
+const CLOCK_MIN: Duration = Duration::from_hours(490_896);
 /// Clocks above this instant (2100-01-01) are certainly wrong, and would use up the revisions.
-const CLOCK_MAX: Duration = Duration::from_secs(4_102_444_800);
+const CLOCK_MAX: Duration = Duration::from_hours(1_139_568);
 /// Random addition to the start when the clock cannot be trusted.
 const CLOCK_JITTER: u64 = 1 << 20;
 

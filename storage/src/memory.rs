@@ -6,12 +6,13 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 
 use crate::change::{Change, Event};
-use crate::committer::{Committer, Failure, Limits, Log, Upkeep};
+use crate::committer::{Committer, Failure, Limits, Log};
 use crate::error::StorageError;
 use crate::key::TypeName;
 use crate::lineage::{self, Lineage, Opening};
@@ -40,6 +41,7 @@ struct MemoryLog(Arc<Mutex<History>>);
 
 impl MemoryStore {
     /// An empty store with a lineage of its own.
+    #[expect(clippy::needless_pass_by_value, reason = "an opening is used once, as by every engine")]
     pub fn new(opening: Opening) -> Arc<Self> {
         let incarnation = lineage::begin(&[], Revision::ZERO, &opening).incarnation;
         let tag = incarnation.tag;
@@ -156,8 +158,12 @@ impl Log for MemoryLog {
         Ok(())
     }
 
-    fn maintain(&mut self, _state: &mut State) -> Result<Upkeep, Failure> {
-        Ok(Upkeep::default())
+    fn maintain(&mut self, _state: &mut State) -> Result<bool, Failure> {
+        Ok(false)
+    }
+
+    fn pause(&mut self) -> Option<Duration> {
+        None
     }
 
     fn recover(&mut self, _state: &mut State) -> Result<Vec<Arc<Event>>, Failure> {

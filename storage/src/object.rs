@@ -351,6 +351,27 @@ impl Record {
     }
 }
 
+/// The few fields of a record that bookkeeping needs, read without checking the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHead {
+    pub(crate) type_id: u32,
+    pub(crate) previous: Revision,
+    pub(crate) deletion: bool,
+}
+
+impl RecordHead {
+    /// Reads the fields; checks only that they are there.
+    pub(crate) fn peek(record: &[u8]) -> Result<Self, RecordError> {
+        let header = Header::parse(record)?;
+        let deletion = match header.op {
+            OP_PUT => false,
+            OP_DELETE => true,
+            _ => return Err(RecordError::Damaged("operation")),
+        };
+        Ok(Self { type_id: header.type_id, previous: header.previous, deletion })
+    }
+}
+
 /// Labels of one object in key order, as `(key, value)`.
 #[derive(Clone)]
 pub struct Labels<'a>(&'a [u8]);

@@ -76,6 +76,9 @@ pub enum ParseError {
 }
 
 impl ResourceVersion {
+    /// Before every version; never issued.
+    pub(crate) const ZERO: Self = Self(0);
+
     /// The version of `revision` as issued by the incarnation with `tag`.
     pub fn new(revision: Revision, tag: Tag) -> Self {
         debug_assert!(revision.0 <= REVISION_MAX);

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use imbl::{OrdMap, OrdSet};
 
 use crate::key::TypeName;
-use crate::object::Object;
+use crate::object::{Object, RecordError};
 use crate::resource_version::{ResourceVersion, Revision};
 
 /// Every live object of a store at one revision. Cheap to clone.
@@ -88,12 +88,20 @@ impl State {
         objects.floor = objects.floor.max(floor);
     }
 
-    /// Replaces the objects of a type with others, in key order; used once, at load.
-    pub(crate) fn load(&mut self, type_name: TypeName, objects: impl IntoIterator<Item = Object>) {
+    /// Adds the objects of a type, in key order; used once, at load. Two of one key are an error:
+    /// only one of them can be the newest.
+    pub(crate) fn load(
+        &mut self,
+        type_name: TypeName,
+        objects: impl IntoIterator<Item = Object>,
+    ) -> Result<(), RecordError> {
         let loaded = self.types.entry(type_name).or_default();
         for object in objects {
-            loaded.insert(object);
+            if loaded.insert(object).is_some() {
+                return Err(RecordError::Damaged("two states of one object count as the newest"));
+            }
         }
+        Ok(())
     }
 
     pub(crate) fn insert(&mut self, type_name: &TypeName, object: Object) -> Option<Object> {

@@ -19,11 +19,12 @@ mod world;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
-use shardcache_storage::{MemoryStore, Opening, Revision, StorageError, TypeName};
+use shardcache_storage::{MemoryStore, Opening, RedbOptions, RedbStore, Revision, StorageError, TypeName};
 
 use crate::faulty::{FAULTS, Faulty};
 use crate::world::{Engine, World};
@@ -48,6 +49,34 @@ impl Engine for Memory {
 
     fn file(_dir: &Path) -> PathBuf {
         unreachable!("a store in memory has no file")
+    }
+}
+
+struct Redb;
+
+impl Engine for Redb {
+    type Store = RedbStore;
+    const DURABLE: bool = true;
+
+    fn open(dir: &Path, opening: Opening) -> Arc<RedbStore> {
+        let mut options = RedbOptions::new(dir);
+        options.opening = opening;
+        options.cache_bytes = 1 << 20;
+        // Only what the script compacts is compacted: by age, worlds of other years would be.
+        options.history_age = Duration::MAX;
+        RedbStore::open(options).expect("the directory holds a store or nothing")
+    }
+
+    fn compact(
+        store: &RedbStore,
+        kind: TypeName,
+        to: Revision,
+    ) -> BoxFuture<'static, Result<Revision, StorageError>> {
+        store.compact(kind, to)
+    }
+
+    fn file(dir: &Path) -> PathBuf {
+        dir.join("store.redb")
     }
 }
 
@@ -77,6 +106,11 @@ fn prove<E: Engine>(cases: u32, steps: usize) {
 #[test]
 fn d78_a_memory_store_is_the_machine() {
     prove::<Memory>(cases(250), 60);
+}
+
+#[test]
+fn d78_a_redb_store_is_the_machine() {
+    prove::<Redb>(cases(40), 40);
 }
 
 fn notices<const N: usize>() {

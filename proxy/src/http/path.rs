@@ -5,7 +5,12 @@
 //! Does not know which types are served, nor whether a method is allowed.
 
 use crate::scope::Part;
-use crate::status::ApiError;
+use crate::status::{ApiError, quote};
+
+/// Bytes of a shard name.
+const SHARD_MAX: usize = 61;
+/// Bytes of one word of a logical cluster name.
+const CLUSTER_WORD_MAX: usize = 63;
 
 /// What a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +105,246 @@ pub struct ResourcePath {
 pub const SHARD_LEVEL_ONLY: &str = "shard-level endpoint not available at shard or workspace scope";
 
 /// Parses the path of a request as it stands on the wire: percent-encoded, without the query.
-pub fn parse(_path: &str) -> Result<Target, ApiError> {
-    todo!()
+pub fn parse(path: &str) -> Result<Target, ApiError> {
+    let trimmed = path.strip_prefix('/').ok_or_else(ApiError::no_such_path)?;
+    let trailing_slash = trimmed.ends_with('/');
+    let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
+    let decoded = if trimmed.is_empty() {
+        Vec::new()
+    } else {
+        trimmed.split('/').map(decode).collect::<Result<Vec<_>, _>>()?
+    };
+    let mut segments = decoded.as_slice();
+    if let [services, cache, rest @ ..] = segments
+        && services == "services"
+        && cache == "cache"
+    {
+        segments = rest;
+    }
+    match segments {
+        [admin, rest @ ..] if admin == "admin" => {
+            refuse_dots_and_gaps(rest)?;
+            Ok(Target::Admin(rest.to_vec()))
+        }
+        [shards, rest @ ..] if shards == "shards" => below_shards(rest, trailing_slash),
+        [clusters, ..] if clusters == "clusters" => Err(shard_required()),
+        rest => within(&Reach { shard: Part::Any, cluster: Part::Any, named: Named::Nothing }, rest),
+    }
 }
+
+/// How much of the scope the path named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Nothing,
+    Shard,
+    Both,
+}
+
+struct Reach {
+    shard: Part,
+    cluster: Part,
+    named: Named,
+}
+
+fn below_shards(segments: &[String], trailing_slash: bool) -> Result<Target, ApiError> {
+    let [shard, rest @ ..] = segments else { return Err(shard_required()) };
+    if shard.is_empty() {
+        return Err(shard_required());
+    }
+    if rest.is_empty() && !trailing_slash {
+        return Err(ApiError::bad_request(format!("unable to parse shard: no `/` found in path {shard}")));
+    }
+    let shard = shard_part(shard)?;
+    match rest {
+        [clusters, rest @ ..] if clusters == "clusters" => {
+            let [cluster, rest @ ..] = rest else { return Err(cluster_required()) };
+            let cluster = cluster_part(cluster)?;
+            within(&Reach { shard, cluster, named: Named::Both }, rest)
+        }
+        rest => within(&Reach { shard, cluster: Part::Any, named: Named::Shard }, rest),
+    }
+}
+
+fn shard_part(shard: &str) -> Result<Part, ApiError> {
+    if shard == "*" {
+        return Ok(Part::Any);
+    }
+    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b':');
+    if shard.len() > SHARD_MAX || !shard.bytes().all(legal) {
+        return Err(ApiError::bad_request(format!(
+            "invalid shard: {} does not match the regex",
+            quote(shard)
+        )));
+    }
+    Ok(Part::One(shard.into()))
+}
+
+fn cluster_part(cluster: &str) -> Result<Part, ApiError> {
+    if cluster == "*" {
+        return Ok(Part::Any);
+    }
+    if cluster.is_empty() {
+        return Err(cluster_required());
+    }
+    if !cluster.split(':').all(is_cluster_word) {
+        let quoted = quote(cluster);
+        return Err(ApiError::bad_request(format!("invalid cluster: {quoted} does not match the regex")));
+    }
+    // A colon makes it a workspace path, which only kcp's front proxy can resolve.
+    if cluster.contains(':') && !cluster.starts_with("system:") {
+        let quoted = quote(cluster);
+        return Err(ApiError::bad_request(format!(
+            "invalid cluster: {quoted} is not a logical cluster name"
+        )));
+    }
+    Ok(Part::One(cluster.into()))
+}
+
+fn is_cluster_word(word: &str) -> bool {
+    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = word.as_bytes();
+    bytes.len() <= CLUSTER_WORD_MAX
+        && bytes.first().is_some_and(alphanumeric)
+        && bytes.last().is_some_and(alphanumeric)
+        && bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-')
+}
+
+/// The part of the path after shard and cluster.
+fn within(reach: &Reach, segments: &[String]) -> Result<Target, ApiError> {
+    refuse_dots_and_gaps(segments)?;
+    let scoped = |path| {
+        let (shard, cluster) = (reach.shard.clone(), reach.cluster.clone());
+        Ok(Target::Scoped { shard, cluster, path })
+    };
+    let Some((first, rest)) = segments.split_first() else { return scoped(ScopedPath::Root) };
+    match (first.as_str(), rest) {
+        ("healthz" | "livez" | "readyz", [] | [_]) => {
+            let endpoint = match first.as_str() {
+                "healthz" => HealthEndpoint::Healthz,
+                "livez" => HealthEndpoint::Livez,
+                _ => HealthEndpoint::Readyz,
+            };
+            Ok(Target::Health { endpoint, check: rest.first().cloned() })
+        }
+        ("version", []) => Ok(Target::Version),
+        ("metrics", []) if reach.named == Named::Nothing => Ok(Target::Metrics),
+        ("metrics", []) => Ok(Target::ScopedMetrics),
+        ("openapi", [v2]) if v2 == "v2" => scoped(ScopedPath::OpenApiV2),
+        ("openapi", [v3]) if v3 == "v3" => scoped(ScopedPath::OpenApiV3(None)),
+        ("openapi", [v3, document @ ..]) if v3 == "v3" => {
+            scoped(ScopedPath::OpenApiV3(Some(document.join("/"))))
+        }
+        ("api", []) => scoped(ScopedPath::Api),
+        ("apis", []) => scoped(ScopedPath::Apis),
+        ("apis", [group]) => scoped(ScopedPath::Group(group_name(group))),
+        ("api", [version, rest @ ..]) => below_version(reach, "", version, rest).and_then(scoped),
+        ("apis", [group, version, rest @ ..]) => {
+            below_version(reach, &group_name(group), version, rest).and_then(scoped)
+        }
+        _ if reach.named == Named::Nothing => Err(shard_required()),
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+/// kcp addresses the core group below `/apis` as well, under this name.
+fn group_name(group: &str) -> String {
+    if group == "core" { String::new() } else { group.to_owned() }
+}
+
+fn below_version(
+    reach: &Reach,
+    group: &str,
+    version: &str,
+    segments: &[String],
+) -> Result<ScopedPath, ApiError> {
+    let (group, version) = (group.to_owned(), version.to_owned());
+    match (segments, reach.named) {
+        ([], _) => Ok(ScopedPath::GroupVersion { group, version }),
+        (_, Named::Nothing) => Err(shard_required()),
+        (_, Named::Shard) => Err(cluster_required()),
+        (_, Named::Both) => Ok(ScopedPath::Resource(resource(group, version, segments)?)),
+    }
+}
+
+fn resource(group: String, version: String, segments: &[String]) -> Result<ResourcePath, ApiError> {
+    let mut path = ResourcePath { group, version, ..ResourcePath::default() };
+    let mut segments = segments;
+    if let [watch, rest @ ..] = segments
+        && watch == "watch"
+        && !rest.is_empty()
+    {
+        path.legacy_watch = true;
+        segments = rest;
+    }
+    if let [namespaces, namespace, rest @ ..] = segments
+        && namespaces == "namespaces"
+        && let Some(next) = rest.first()
+        // `/api/v1/namespaces/<name>/status` is a part of the namespace, not a type in it.
+        && !(path.group.is_empty() && matches!(next.as_str(), "status" | "finalize"))
+    {
+        path.namespace = Some(namespace.clone());
+        segments = rest;
+    }
+    let Some((resource, rest)) = segments.split_first() else { return Err(ApiError::no_such_path()) };
+    match resource.split_once(':') {
+        None => path.resource.clone_from(resource),
+        Some((name, identity)) if !name.is_empty() && !identity.is_empty() => {
+            path.resource = name.to_owned();
+            path.identity = Some(identity.to_owned());
+        }
+        Some((name, _)) => {
+            let quoted = quote(name);
+            return Err(ApiError::bad_request(format!("invalid resource {quoted}: missing identity")));
+        }
+    }
+    if let Some((name, subresource)) = rest.split_first() {
+        path.name = Some(name.clone());
+        path.subresource = (!subresource.is_empty()).then(|| subresource.join("/"));
+    }
+    Ok(path)
+}
+
+fn shard_required() -> ApiError {
+    ApiError::bad_request("a shard name is required")
+}
+
+fn cluster_required() -> ApiError {
+    ApiError::bad_request("a logical cluster name is required")
+}
+
+fn refuse_dots_and_gaps(segments: &[String]) -> Result<(), ApiError> {
+    match segments.iter().find(|segment| matches!(segment.as_str(), "" | "." | "..")) {
+        None => Ok(()),
+        Some(segment) => Err(ApiError::bad_request(format!("invalid path segment {}", quote(segment)))),
+    }
+}
+
+/// Decodes one segment once. A slash or control character that was encoded is refused: no name has one.
+fn decode(segment: &str) -> Result<String, ApiError> {
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let escaped = tail.split_first_chunk::<2>().and_then(|(digits, tail)| {
+            rest = tail;
+            let hex = |digit: u8| char::from(digit).to_digit(16);
+            Some((hex(digits[0])? << 4 | hex(digits[1])?) as u8)
+        });
+        let escaped = escaped
+            .ok_or_else(|| ApiError::bad_request(format!("invalid URL escape in {}", quote(segment))))?;
+        bytes.push(escaped);
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| ApiError::bad_request(format!("path segment {} is not UTF-8", quote(segment))))?;
+    if text.chars().any(|char| char == '/' || char.is_control()) {
+        return Err(ApiError::bad_request(format!("invalid path segment {}", quote(&text))));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -40,8 +40,11 @@ pub(crate) trait Log: Send + 'static {
     /// Forgets the history of a type up to its newest event at or below `to`, and raises its floor.
     fn compact(&mut self, type_name: &TypeName, to: Revision, state: &mut State) -> Result<(), Failure>;
 
-    /// Forgets a bounded amount of history that is due, and says when to ask again.
-    fn maintain(&mut self, state: &mut State) -> Result<Upkeep, Failure>;
+    /// Forgets a bounded amount of history that is due; `true` if floors of `state` were raised.
+    fn maintain(&mut self, state: &mut State) -> Result<bool, Failure>;
+
+    /// How long [`Log::maintain`] will have nothing to do; `None` if only a commit can change that.
+    fn pause(&mut self) -> Option<Duration>;
 
     /// Tries to make writing possible again after [`Failure::DiskFull`]. Returns the events above the
     /// head of `state` that turn out to be durable after all.
@@ -49,15 +52,6 @@ pub(crate) trait Log: Send + 'static {
 
     /// Closes the log; nothing is called afterwards.
     fn close(&mut self) -> Result<(), Failure>;
-}
-
-/// What [`Log::maintain`] did.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Upkeep {
-    /// Whether floors were raised.
-    pub(crate) floors_moved: bool,
-    /// When there will be more to do; `None` if only a commit can change that.
-    pub(crate) again_after: Option<Duration>,
 }
 
 /// Why an engine could not write.
@@ -108,31 +102,29 @@ impl<L: Log> Writer<L> {
         }
     }
 
-    /// Housekeeping between jobs; returns when to call again if no job comes.
-    pub(crate) fn maintain(&mut self) -> Option<Duration> {
-        match self.health {
-            Health::ReadOnly(_) | Health::Closed => return None,
-            Health::DiskFull => {
-                self.recover();
-                if self.health != Health::Writable {
-                    self.retry_pause = (self.retry_pause * 2).min(RETRY_MAX);
-                    return Some(self.retry_pause);
-                }
-            }
-            Health::Writable => {}
+    /// Does what is due when no job comes.
+    pub(crate) fn maintain(&mut self) {
+        if self.health == Health::DiskFull {
+            self.recover();
+            self.retry_pause = (self.retry_pause * 2).min(RETRY_MAX);
+        }
+        if self.health != Health::Writable {
+            return;
         }
         let mut state = self.state.clone();
         match self.log.maintain(&mut state) {
-            Ok(upkeep) => {
-                if upkeep.floors_moved {
-                    self.publish(state, Vec::new());
-                }
-                upkeep.again_after
-            }
-            Err(failure) => {
-                self.fail(failure);
-                Some(self.retry_pause)
-            }
+            Ok(true) => self.publish(state, Vec::new()),
+            Ok(false) => {}
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    /// How long [`Writer::maintain`] will have nothing to do; `None` if only a job can change that.
+    pub(crate) fn pause(&mut self) -> Option<Duration> {
+        match self.health {
+            Health::Writable => self.log.pause(),
+            Health::DiskFull => Some(self.retry_pause),
+            Health::ReadOnly(_) | Health::Closed => None,
         }
     }
 

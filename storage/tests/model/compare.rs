@@ -8,7 +8,7 @@ use shardcache_storage::{
     StorageError, Store, Subscription,
 };
 
-use crate::machine::{Entry, KINDS, Kind, Machine, Outcome, Place, Request, Thing};
+use crate::machine::{Entry, Interval, KINDS, Kind, Machine, Outcome, Place, Request, Thing};
 use crate::text;
 
 /// The gap that every opening leaves after the last revision.
@@ -27,8 +27,7 @@ pub(crate) fn opening(lineage: &Lineage, machine: &mut Machine, clock: Option<Du
         assert!(current.start.0 >= (clock.as_millis() as u64) << 11, "not at the clock's place: {current:?}");
     }
     machine.open(current.start.0, current.tag.value());
-    assert_eq!(lineage.incarnations.len(), machine.intervals.len(), "incarnations remembered");
-    for (incarnation, interval) in lineage.incarnations.iter().zip(&machine.intervals) {
+    for (incarnation, interval) in lineage.incarnations.iter().zip(remembered(lineage, machine)) {
         assert_eq!(incarnation.start.0, interval.start);
         assert_eq!(incarnation.tag.value(), interval.tag);
         if interval.start != machine.head {
@@ -41,6 +40,16 @@ pub(crate) fn opening(lineage: &Lineage, machine: &mut Machine, clock: Option<Du
     }
     let digits = parsed(machine.version(machine.head)).to_string();
     assert_eq!(digits.len(), 19, "{digits}");
+}
+
+/// The intervals that the store remembers: all but oldest ones whose history is compacted everywhere.
+fn remembered<'a>(lineage: &Lineage, machine: &'a Machine) -> &'a [Interval] {
+    let forgotten = machine.intervals.len().checked_sub(lineage.incarnations.len());
+    let forgotten = forgotten.expect("no more incarnations than there were openings");
+    for interval in &machine.intervals[..forgotten] {
+        assert!(machine.is_forgettable(interval.end), "{interval:?} is forgotten too early");
+    }
+    &machine.intervals[forgotten..]
 }
 
 pub(crate) fn outcome(result: &Result<Applied, Refusal>) -> Outcome {
@@ -185,9 +194,10 @@ pub(crate) async fn log(
 /// never were.
 pub(crate) fn versions(lineage: &Lineage, machine: &Machine, shown: &BTreeSet<(u64, u64)>) {
     let head = Revision(machine.head);
+    let oldest = remembered(lineage, machine)[0].start;
     for (version, history) in shown {
         let (judged, revision) = (lineage.classify(parsed(*version), head), version / 1024);
-        let own = machine.issued.get(version) == Some(history);
+        let own = machine.issued.get(version) == Some(history) && revision >= oldest;
         match judged {
             Standing::Issued(at) => {
                 assert_eq!(at.0, revision);
@@ -207,14 +217,15 @@ pub(crate) fn versions(lineage: &Lineage, machine: &Machine, shown: &BTreeSet<(u
     for interval in &machine.intervals {
         for beside in [interval.start - 1, interval.end + 1] {
             let version = parsed(beside * 1024 + u64::from(interval.tag));
-            let issued = machine.issued.contains_key(&version.value());
+            let issued = beside >= oldest && machine.issued.contains_key(&version.value());
             let judged = lineage.classify(version, head);
             assert_eq!(matches!(judged, Standing::Issued(_)), issued, "{version}, beside {interval:?}");
         }
     }
     for revision in machine.log.iter().map(|entry| entry.revision).chain([machine.head]) {
         let told = lineage.version_of(Revision(revision), head).map(ResourceVersion::value);
-        assert_eq!(told, machine.shown_as(revision), "the version of {revision}");
+        let expected = machine.shown_as(revision).filter(|_| revision >= oldest);
+        assert_eq!(told, expected, "the version of {revision}");
     }
 }
 

@@ -133,13 +133,10 @@ impl<const N: usize> Store for Faulty<N> {
 
     fn lineage(&self) -> Arc<Lineage> {
         let mut lineage = (*self.0.lineage()).clone();
-        match Self::FAULT {
-            Fault::EveryPast => {
-                for incarnation in &mut lineage.incarnations {
-                    incarnation.start = Revision::ZERO;
-                }
+        if Self::FAULT == Fault::EveryPast {
+            for incarnation in &mut lineage.incarnations {
+                incarnation.start = Revision::ZERO;
             }
-            _ => {}
         }
         Arc::new(lineage)
     }

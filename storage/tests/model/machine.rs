@@ -202,6 +202,12 @@ impl Machine {
         self.floors.get(&kind).copied().unwrap_or(0)
     }
 
+    /// Whether an interval may be forgotten (D15): whatever ended at `end` is compacted in every type.
+    pub(crate) fn is_forgettable(&self, end: u64) -> bool {
+        let floors: Vec<u64> = self.log.iter().map(|entry| self.floor(entry.kind)).collect();
+        !floors.is_empty() && floors.iter().all(|floor| end < *floor)
+    }
+
     /// The events of one type in `(after, up_to]`.
     pub(crate) fn events(&self, kind: Kind, after: u64, up_to: u64) -> Vec<&Entry> {
         let within = |entry: &&Entry| entry.kind == kind && after < entry.revision && entry.revision <= up_to;

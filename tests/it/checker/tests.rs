@@ -229,11 +229,11 @@ fn nothing_follows_an_error() {
 fn a_client_goes_on_after_an_error_where_it_stood() {
     let World { steps, lists, written } = world();
     let mut replay = Replay::after(&lists[&10]);
-    for cut in 0..steps.len() {
+    for (cut, step) in steps.iter().enumerate() {
         assert_eq!(replay.resume_at(), Some((10 + cut as Version).min(17)));
         replay.step(&Step::Error { code: 500, reason: "InternalError".into() }).expect("may come any time");
         replay.resumed();
-        replay.step(&steps[cut]).expect("the next step is legal");
+        replay.step(step).expect("the next step is legal");
         if cut == 2 {
             assert_eq!(replay.items().len(), 2);
         }
