@@ -17,6 +17,7 @@ pub mod cache;
 pub mod filter;
 pub mod front;
 pub mod http;
+pub mod ingest;
 pub mod metrics;
 pub mod represent;
 pub mod scope;

@@ -151,9 +151,20 @@ impl Draft {
         &self.record[header.body_at()..]
     }
 
+    /// Where things are inside [`Draft::body`].
+    pub fn spans(&self) -> Spans {
+        Header::parse(&self.record).expect("checked by `new`").spans()
+    }
+
     /// Bytes of the whole record.
     pub fn size(&self) -> usize {
         self.record.len()
+    }
+
+    /// The object as it would look under this version, to be shown to a client that asked not to
+    /// store it. It has no place in any log and must not be put into a state.
+    pub fn preview(self, version: ResourceVersion) -> Object {
+        self.seal(0, version.revision(), version, Revision::ZERO)
     }
 
     /// Patches type, versions and checksum: the draft becomes the object of one event.
