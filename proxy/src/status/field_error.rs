@@ -47,8 +47,17 @@ impl FieldError {
 
     /// `Unsupported value: "<value>": supported values: "a", "b"`
     pub fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> Self {
+        Self::not_supported_bare(field, quote(value), supported)
+    }
+
+    /// The same for a value that is printed bare, such as a list.
+    pub fn not_supported_bare(
+        field: impl Into<String>,
+        value: impl fmt::Display,
+        supported: &[&str],
+    ) -> Self {
         let list = supported.iter().map(|text| quote(text)).collect::<Vec<_>>().join(", ");
-        let body = format!("Unsupported value: {}: supported values: {list}", quote(value));
+        let body = format!("Unsupported value: {value}: supported values: {list}");
         Self::new(field, "FieldValueNotSupported", body)
     }
 
