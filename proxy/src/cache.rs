@@ -25,7 +25,7 @@ mod retained;
 mod scan;
 mod snapshot;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod watcher;
 
 use std::collections::HashMap;
@@ -127,6 +127,20 @@ pub(crate) struct Shared {
     /// Asks the reflector to begin draining once everything published is dispatched.
     drain: Notify,
     draining: AtomicBool,
+    /// Set when the reflector is dropped, however that came about.
+    ended: AtomicBool,
+}
+
+/// Whether the cache still follows its store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Following {
+    /// Every commit is published as it comes.
+    Live,
+    /// The same, but watchers are being sent away: the server is shutting down.
+    Draining,
+    /// The reflector is gone: the store was closed, or the task died. What is published stays readable
+    /// and will never change.
+    Ended,
 }
 
 impl WatchCache {
@@ -159,6 +173,7 @@ impl WatchCache {
             growing: tokio::sync::Mutex::default(),
             drain: Notify::new(),
             draining: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             config,
         });
         shared.note_state();
@@ -204,6 +219,17 @@ impl WatchCache {
     pub fn retain(&self, snapshot: &Arc<Snapshot>) {
         self.0.retained.lock().keep(snapshot, Instant::now());
         self.0.note_retained();
+    }
+
+    /// Whether the cache still follows its store.
+    pub fn following(&self) -> Following {
+        if self.0.ended.load(Ordering::Acquire) {
+            Following::Ended
+        } else if self.0.is_draining() {
+            Following::Draining
+        } else {
+            Following::Live
+        }
     }
 
     /// Makes every watcher yield `Draining`, now or when it has caught up.

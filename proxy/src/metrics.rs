@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 pub mod labels;
 
 use labels::{ByClass, ByCode, ByLimit, ByReason, BySource, ByState, ByVerb, ByWriteRefusal};
+use labels::{Class, Limit, Reason, Source, State, Verb, WriteRefusal};
 
 /// Everything the proxy measures. Cheap to clone: the parts are shared handles.
 #[derive(Clone, Debug)]
@@ -135,11 +136,29 @@ impl Metrics {
     /// Creates the metrics and registers them. Call once per registry.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
+        metrics.begin_at_zero();
         metrics.register_http(registry);
         metrics.register_list_and_watch(registry);
         metrics.register_write_and_types(registry);
         metrics.register_cache(registry);
         metrics
+    }
+
+    /// Makes every series with a closed label, so that a rate does not miss the first increment.
+    fn begin_at_zero(&self) {
+        fn all<L: Copy, S, M>(labels: &[L], family: &Family<S, M, impl Fn() -> M>)
+        where
+            S: From<L> + Clone + std::hash::Hash + Eq,
+        {
+            labels.iter().for_each(|label| drop(family.get_or_create(&S::from(*label))));
+        }
+        all(Verb::ALL, &self.http.duration);
+        all(Class::ALL, &self.http.in_flight);
+        all(Limit::ALL, &self.http.refusals);
+        all(State::ALL, &self.watch.watchers);
+        all(Reason::ALL, &self.watch.terminations);
+        all(WriteRefusal::ALL, &self.write.refusals);
+        all(Source::ALL, &self.types.served);
     }
 
     fn register_http(&self, registry: &mut Registry) {

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use shardcache_storage::{Commit, Event, Revision, State, TypeName};
 use tokio::sync::mpsc;
@@ -70,7 +71,7 @@ impl Reflector {
     }
 
     /// Takes one input; `false` when the store has closed.
-    pub(super) async fn step(&mut self) -> bool {
+    pub(crate) async fn step(&mut self) -> bool {
         match self.input().await {
             Input::Drain => self.shared.begin_draining(),
             Input::Commit(Some(commit)) => self.apply(&commit),
@@ -173,6 +174,7 @@ impl Reflector {
 impl Drop for Reflector {
     /// However the reflector ends: nothing more will come, and no watcher may wait for it.
     fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Release);
         self.shared.begin_draining();
     }
 }

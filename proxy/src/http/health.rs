@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `ping` | never | all |
 //! | `cache` | the task that follows the store has ended: only a restart helps | all |
+//! | `shutdown` | the server is shutting down | readyz, healthz |
 //! | `store` | the store is closed | readyz, healthz |
 //! | `store-writable` | the disk is full or the store is read-only after a failed write | nothing |
 //!
@@ -21,6 +22,7 @@ use shardcache_storage::Health;
 use super::path::HealthEndpoint;
 use super::respond;
 use crate::body::Body;
+use crate::cache::Following;
 use crate::metrics::labels::Source;
 use crate::service::Api;
 
@@ -75,8 +77,13 @@ fn checks(api: &Api) -> Vec<Check> {
         Health::ReadOnly(why) => Some(format!("read-only until a restart: {why}")),
         Health::Closed => Some("the store is closed".to_owned()),
     };
+    let following = api.cache.following();
+    let ended = (following == Following::Ended).then(|| "the cache no longer follows its store".to_owned());
+    let draining = (following == Following::Draining).then(|| "the server is shutting down".to_owned());
     vec![
         Check::new("ping", CountsFor::Liveness, None),
+        Check::new("cache", CountsFor::Liveness, ended),
+        Check::new("shutdown", CountsFor::Readiness, draining),
         Check::new("store", CountsFor::Readiness, closed),
         Check::new("store-writable", CountsFor::Nothing, not_writable),
     ]

@@ -14,6 +14,9 @@ macro_rules! label {
         }
 
         impl $name {
+            /// Every value.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
             /// The text of the label.
             pub fn as_str(self) -> &'static str {
                 match self {

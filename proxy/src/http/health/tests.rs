@@ -1,6 +1,13 @@
+use std::sync::Arc;
+
 use http_body_util::BodyExt;
+use prometheus_client::registry::Registry;
+use shardcache_storage::Store;
 
 use super::*;
+use crate::cache::testing::World;
+use crate::metrics::Metrics;
+use crate::service::ApiConfig;
 
 fn outcome(failing: &[&str]) -> Vec<Check> {
     let check = |name: &'static str, counts_for| {
@@ -75,4 +82,50 @@ async fn excluded_checks_do_not_count_and_unknown_exclusions_are_pointed_out() {
         text.contains("warn: some health checks cannot be excluded: no matches for \"etcd\"\n"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn the_checks_follow_the_cache_and_the_store() {
+    let mut world = World::new();
+    let api = Api::new(
+        world.store.clone(),
+        world.cache.clone(),
+        ApiConfig::default(),
+        Metrics::default(),
+        Arc::new(Registry::default()),
+    );
+    let code = |endpoint, check| respond(&api, endpoint, check, "").status().as_u16();
+    assert_eq!((code(Livez, None), code(Readyz, None)), (200, 200));
+
+    world.cache.drain();
+    world.reflector.step().await;
+    assert_eq!((code(Livez, None), code(Readyz, None)), (200, 500));
+    assert_eq!(code(Readyz, Some("shutdown")), 500);
+    assert_eq!(code(Readyz, Some("cache")), 200);
+
+    drop(world.reflector);
+    assert_eq!((code(Livez, None), code(Readyz, None)), (500, 500));
+    assert_eq!(code(Livez, Some("cache")), 500);
+
+    world.store.close().await.expect("closes");
+    assert_eq!(code(Readyz, Some("store")), 500);
+    assert_eq!(code(Readyz, Some("store-writable")), 500);
+}
+
+#[tokio::test]
+async fn metrics_are_openmetrics_text_with_the_types_that_are_served() {
+    let world = World::new();
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let api =
+        Api::new(world.store.clone(), world.cache.clone(), ApiConfig::default(), metrics, Arc::new(registry));
+    let response = super::metrics(&api);
+    assert_eq!(
+        response.headers()[CONTENT_TYPE],
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    );
+    let body = response.into_body().collect().await.expect("whole").to_bytes();
+    let text = std::str::from_utf8(&body).expect("text");
+    assert!(text.contains("\nshardcache_types_served{source=\"builtin\"} 25\n"), "{text}");
+    assert!(text.ends_with("# EOF\n"));
 }
