@@ -103,6 +103,12 @@ impl std::fmt::Debug for Phase {
     }
 }
 
+impl std::fmt::Debug for Front {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Front").field(&*self.phase.borrow()).finish()
+    }
+}
+
 impl Stage {
     /// A front in [`Phase::Opening`], and what moves it on.
     pub fn new(tokens: Tokens, patience: Duration) -> (Self, Front) {
@@ -153,9 +159,9 @@ impl Front {
         let patience = self.patience;
         let phase = tokio::time::timeout(patience, self.wait_for(settled)).await;
         match phase.unwrap_or(Phase::Loading) {
-            Phase::Ready(service) | Phase::Draining(service) => Ok(service),
+            Phase::Ready(service) => Ok(service),
             Phase::Opening | Phase::Loading => Err(unavailable("the server is loading its store", 1)),
-            Phase::Stopped => Err(unavailable("the server is shutting down", 1)),
+            Phase::Draining(_) | Phase::Stopped => Err(unavailable("the server is shutting down", 1)),
             Phase::Failed(why) => Err(unavailable(&format!("the cache has failed: {why}"), 5)),
         }
     }
@@ -165,8 +171,10 @@ impl Front {
 fn health(phase: &Phase, path: &str) -> Option<Response<Body>> {
     let path = path.split('?').next().unwrap_or_default();
     match (phase, path) {
-        (Phase::Ready(_) | Phase::Draining(_), _) => None,
-        (Phase::Opening | Phase::Loading, "/livez") => Some(respond::text(StatusCode::OK, "ok")),
+        (Phase::Ready(_), _) => None,
+        (Phase::Opening | Phase::Loading | Phase::Draining(_), "/livez") => {
+            Some(respond::text(StatusCode::OK, "ok"))
+        }
         (_, "/livez" | "/readyz" | "/healthz") => {
             let text = format!("[-]store {}\n{} check failed\n", phase.name(), path.trim_start_matches('/'));
             Some(respond::text(StatusCode::INTERNAL_SERVER_ERROR, text))

@@ -50,6 +50,22 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Every cluster of every shard.
+    pub fn wildcard() -> Self {
+        Self { shard: Part::Any, cluster: Part::Any, namespace: None }
+    }
+
+    /// Every cluster of one shard.
+    pub fn shard(name: &str) -> Self {
+        Self { shard: Part::One(name.into()), ..Self::wildcard() }
+    }
+
+    /// The same, in one logical cluster.
+    #[must_use]
+    pub fn cluster(self, name: &str) -> Self {
+        Self { cluster: Part::One(name.into()), ..self }
+    }
+
     /// Whether an object with this key lies in the scope.
     pub fn contains(&self, key: KeyParts<'_>) -> bool {
         self.shard.contains(key.shard)

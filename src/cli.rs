@@ -1,0 +1,218 @@
+//! The command line as typed by the user; no logic beyond parsing one value at a time.
+//!
+//! Every setting of `serve` exists three times under one name: as a flag (`--history-age`), as an
+//! environment variable (`SHARDCACHE_HISTORY_AGE`), and as a key of the configuration file
+//! (`history-age`). The flag wins over the variable, the variable over the file, the file over the
+//! default. Defaults and cross-checks live in [`crate::config`].
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use crate::config::ServedType;
+use crate::failure::Failure;
+use crate::units::{Size, Time};
+
+/// A durable Kubernetes LIST/WATCH cache for sharded control planes.
+#[derive(Debug, Parser)]
+#[command(name = "shardcache", version, about, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the cache server.
+    Serve(Box<ServeArgs>),
+    /// Administer a running server.
+    #[command(subcommand)]
+    Ctl(CtlCommand),
+}
+
+/// Administration of a running server over its admin socket.
+#[derive(Debug, Subcommand)]
+pub enum CtlCommand {
+    /// Copy the store of a running server into a new file, at one commit boundary.
+    Backup(BackupArgs),
+}
+
+/// Arguments of `ctl backup`.
+#[derive(Debug, Args)]
+pub struct BackupArgs {
+    /// Data directory of the running server.
+    #[arg(long, value_name = "DIR", env = "SHARDCACHE_DATA_DIR", default_value = crate::config::DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// File to write; it must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// YAML file with any of the settings below (without `--`), and further `types` to serve.
+    #[arg(long, value_name = "FILE", env = "SHARDCACHE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Print the effective configuration as YAML, in the form `--config` reads, and exit.
+    #[arg(long)]
+    pub print_config: bool,
+    /// Everything that can also stand in the file.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Which engine keeps the objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum StorageKind {
+    /// An embedded redb file in the data directory.
+    Redb,
+    /// Nothing on disk: everything is gone when the process ends.
+    Memory,
+    /// An external etcd.
+    Etcd,
+}
+
+/// How the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// One line of text per record.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Whether commits carry what a fast recovery needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum QuickRepair {
+    /// On below 16 GiB, off above.
+    Auto,
+    /// Reopening after a crash takes milliseconds; commits cost a little more.
+    On,
+    /// Commits are cheapest; reopening after a crash walks the whole file.
+    Off,
+}
+
+/// Everything that can be set by flag, variable or file. `None` means not set here.
+#[derive(Args, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// Address to listen on; port 0 lets the system choose. [default: 127.0.0.1:7443]
+    #[arg(long, value_name = "ADDR", env = "SHARDCACHE_LISTEN")]
+    pub listen: Option<SocketAddr>,
+    /// Directory for the store, the admin socket and the kubeconfig. [default: ./shardcache-data]
+    #[arg(long, value_name = "DIR", env = "SHARDCACHE_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Engine that keeps the objects. [default: redb]
+    #[arg(long, value_name = "ENGINE", env = "SHARDCACHE_STORAGE")]
+    pub storage: Option<StorageKind>,
+    /// How long superseded states stay watchable. [default: 1h]
+    #[arg(long, value_name = "TIME", env = "SHARDCACHE_HISTORY_AGE")]
+    pub history_age: Option<Time>,
+    /// Most bytes of superseded states kept, over all types. [default: 2GiB]
+    #[arg(long, value_name = "SIZE", env = "SHARDCACHE_HISTORY_BYTES")]
+    pub history_bytes: Option<Size>,
+    /// Most bytes of recent events kept in memory for watches; older ones come from disk. [default: 256MiB]
+    #[arg(long, value_name = "SIZE", env = "SHARDCACHE_HISTORY_MEMORY_BYTES")]
+    pub history_memory_bytes: Option<Size>,
+    /// Refuse new objects above this many bytes of stored objects; 0 is no limit. [default: 0]
+    #[arg(long, value_name = "SIZE", env = "SHARDCACHE_MAX_OBJECT_BYTES")]
+    pub max_object_bytes: Option<Size>,
+    /// Fast recovery after a crash. [default: auto]
+    #[arg(long, value_name = "MODE", env = "SHARDCACHE_REDB_QUICK_REPAIR")]
+    pub redb_quick_repair: Option<QuickRepair>,
+    /// Memory redb may use to cache pages of its file. [default: 256MiB]
+    #[arg(long, value_name = "SIZE", env = "SHARDCACHE_REDB_CACHE_BYTES")]
+    pub redb_cache_bytes: Option<Size>,
+    /// Serve TLS with this PEM certificate chain.
+    #[arg(long, value_name = "FILE", env = "SHARDCACHE_TLS_CERT_FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// PEM private key of the certificate.
+    #[arg(long, value_name = "FILE", env = "SHARDCACHE_TLS_PRIVATE_KEY_FILE")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Accept client certificates signed by these PEM authorities.
+    #[arg(long, value_name = "FILE", env = "SHARDCACHE_CLIENT_CA_FILE")]
+    pub client_ca_file: Option<PathBuf>,
+    /// Accept the bearer tokens of this file: lines of token,user,uid,"group1,group2".
+    #[arg(long, value_name = "FILE", env = "SHARDCACHE_TOKEN_AUTH_FILE")]
+    pub token_auth_file: Option<PathBuf>,
+    /// How long SIGTERM waits for requests and watches to end. [default: 30s]
+    #[arg(long, value_name = "TIME", env = "SHARDCACHE_SHUTDOWN_GRACE")]
+    pub shutdown_grace: Option<Time>,
+    /// Longest a request may take, watches excepted. [default: 1m]
+    #[arg(long, value_name = "TIME", env = "SHARDCACHE_REQUEST_TIMEOUT")]
+    pub request_timeout: Option<Time>,
+    /// Longest body of a request. [default: 3MiB]
+    #[arg(long, value_name = "SIZE", env = "SHARDCACHE_MAX_BODY_BYTES")]
+    pub max_body_bytes: Option<Size>,
+    /// Longest head of a request: request line and headers. [default: 64KiB]
+    #[arg(long, value_name = "SIZE", env = "SHARDCACHE_MAX_HEADER_BYTES")]
+    pub max_header_bytes: Option<Size>,
+    /// Most open connections. [default: 65536]
+    #[arg(long, value_name = "COUNT", env = "SHARDCACHE_MAX_CONNECTIONS")]
+    pub max_connections: Option<u32>,
+    /// Most HTTP/2 streams of one connection. [default: 4096]
+    #[arg(long, value_name = "COUNT", env = "SHARDCACHE_MAX_STREAMS")]
+    pub max_streams: Option<u32>,
+    /// Most requests that read and are being answered at once, watches excepted. [default: 400]
+    #[arg(long, value_name = "COUNT", env = "SHARDCACHE_MAX_REQUESTS_INFLIGHT")]
+    pub max_requests_inflight: Option<u32>,
+    /// Most requests that write and are being answered at once. [default: 2000]
+    #[arg(long, value_name = "COUNT", env = "SHARDCACHE_MAX_MUTATING_REQUESTS_INFLIGHT")]
+    pub max_mutating_requests_inflight: Option<u32>,
+    /// Most open watches. [default: 200000]
+    #[arg(long, value_name = "COUNT", env = "SHARDCACHE_MAX_WATCHES")]
+    pub max_watches: Option<u32>,
+    /// Most bytes of lists being sent at once; further lists are told to retry. [default: 256MiB]
+    #[arg(long, value_name = "SIZE", env = "SHARDCACHE_MAX_LIST_BYTES_INFLIGHT")]
+    pub max_list_bytes_inflight: Option<Size>,
+    /// Form of the log on standard error. [default: text]
+    #[arg(long, value_name = "FORMAT", env = "SHARDCACHE_LOG_FORMAT")]
+    pub log_format: Option<LogFormat>,
+    /// What is logged: error, warn, info, debug, trace, or a filter such as `info,shardcache_proxy=debug`.
+    /// [default: info]
+    #[arg(long, value_name = "FILTER", env = "SHARDCACHE_LOG_LEVEL")]
+    pub log_level: Option<String>,
+    /// Types to serve everywhere besides the built-in ones; file only.
+    #[arg(skip)]
+    pub types: Option<Vec<ServedType>>,
+}
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub enum Invocation {
+    /// Run a command.
+    Run(Cli),
+    /// Print this text (help, version) to standard output and exit 0.
+    Print(String),
+}
+
+/// Parses a command line, the program's name included. A mistake is one line that names it.
+pub fn parse<I: IntoIterator<Item: Into<OsString> + Clone>>(arguments: I) -> Result<Invocation, Failure> {
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => Ok(Invocation::Run(cli)),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Invocation::Print(error.to_string())),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+                Err(Failure::usage("a command is required: serve or ctl (see --help)"))
+            }
+            _ => Err(Failure::usage(one_line(&error.to_string()))),
+        },
+    }
+}
+
+/// The first paragraph of clap's report, on one line: it names the argument; hints and usage follow it.
+fn one_line(report: &str) -> String {
+    let paragraph = report.trim_start().split("\n\n").next().unwrap_or_default();
+    let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}

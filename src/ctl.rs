@@ -1,0 +1,94 @@
+//! Administration of a running server over its admin socket.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use bytes::{Buf, Bytes};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+
+use crate::app::socket_path;
+use crate::cli::BackupArgs;
+use crate::failure::Failure;
+
+/// Where the server gives a copy of its store.
+const BACKUP_PATH: &str = "/services/cache/admin/backup";
+
+/// Streams a consistent copy of the store into a new file. The file is complete and durable when this
+/// returns `Ok`; otherwise there is none.
+pub fn backup(arguments: &BackupArgs) -> Result<(), Failure> {
+    let output = &arguments.output;
+    let mut file = File::create_new(output).map_err(|error| Failure::file("output", output, error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Internal(format!("the runtime cannot be started: {error}")))?;
+    let copied = runtime.block_on(async {
+        let response = request(&arguments.data_dir, BACKUP_PATH).await?;
+        copy(response, &mut file, output).await
+    });
+    match copied {
+        Ok(bytes) => {
+            let _ = writeln!(std::io::stdout(), "wrote {}, {bytes} bytes", output.display());
+            Ok(())
+        }
+        Err(failure) => {
+            // Half a copy must not be taken for one.
+            let _ = std::fs::remove_file(output);
+            Err(failure)
+        }
+    }
+}
+
+async fn request(data_dir: &Path, path: &str) -> Result<Response<Incoming>, Failure> {
+    let socket = socket_path(data_dir);
+    let unreachable = |error: &dyn std::fmt::Display| {
+        let socket = socket.display();
+        Failure::Unavailable(format!(
+            "{socket}: no server answers ({error}); is it running with this --data-dir?"
+        ))
+    };
+    let stream = UnixStream::connect(&socket).await.map_err(|error| unreachable(&error))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| unreachable(&error))?;
+    // Ends with the response.
+    let _connection = tokio::spawn(connection);
+    let request = Request::post(path)
+        .header("host", "localhost")
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| Failure::Internal(error.to_string()))?;
+    sender.send_request(request).await.map_err(|error| unreachable(&error))
+}
+
+async fn copy(response: Response<Incoming>, file: &mut File, output: &Path) -> Result<u64, Failure> {
+    let code = response.status();
+    let mut body = response.into_body();
+    if code != StatusCode::OK {
+        let text = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        return Err(Failure::Unavailable(format!("the server refused the backup: {}", reason(&text, code))));
+    }
+    let write_failure = |error| Failure::file("output", output, error);
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| Failure::Unavailable(format!("the backup was cut off: {error}")))?;
+        if let Ok(chunk) = frame.into_data() {
+            bytes += chunk.remaining() as u64;
+            file.write_all(&chunk).map_err(write_failure)?;
+        }
+    }
+    file.sync_all().map_err(write_failure)?;
+    Ok(bytes)
+}
+
+/// The message of a `Status`, or what stands in for one.
+fn reason(body: &[u8], code: StatusCode) -> String {
+    let status: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let message = status.as_ref().and_then(|status| status.get("message")?.as_str());
+    message.map_or_else(|| code.to_string(), str::to_owned)
+}
