@@ -6,6 +6,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use shardcache_proxy::access::Access;
@@ -82,12 +83,7 @@ fn say(text: &str) {
 impl App {
     /// Binds the port and starts to open the store; returns as soon as the port answers.
     pub async fn start(config: Config) -> Result<Self, Failure> {
-        std::fs::create_dir_all(&config.data_dir).map_err(|error| {
-            let directory = config.data_dir.display();
-            Failure::Store(format!(
-                "{directory}: cannot be used as the data directory: {error}; name another one with --data-dir"
-            ))
-        })?;
+        make_data_dir(&config.data_dir)?;
         let wanted = config.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
         let bind_failure = |error| Failure::Unavailable(format!("--listen {wanted}: {error}"));
         let listener = TcpListener::bind(wanted).await.map_err(bind_failure)?;
@@ -152,6 +148,17 @@ impl App {
         admin_socket::remove(&self.config.data_dir);
         self.instance.close().await
     }
+}
+
+fn make_data_dir(path: &Path) -> Result<(), Failure> {
+    let problem = |what: String| {
+        let path = path.display();
+        Err(Failure::Store(format!("{path}: {what}; name another data directory with --data-dir")))
+    };
+    if path.exists() && !path.is_dir() {
+        return problem("is a file, not a directory".to_owned());
+    }
+    std::fs::create_dir_all(path).or_else(|error| problem(format!("cannot be created: {error}")))
 }
 
 async fn listen(server: Server, listener: TcpListener, config: Config) -> std::io::Result<()> {

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
+use shardcache_proxy::types::config::TypeConfig;
 
-use crate::config::ServedType;
 use crate::failure::Failure;
 use crate::units::{Size, Time};
 
@@ -184,7 +184,7 @@ pub struct Settings {
     pub log_level: Option<String>,
     /// Types to serve everywhere besides the built-in ones; file only.
     #[arg(skip)]
-    pub types: Option<Vec<ServedType>>,
+    pub types: Option<Vec<TypeConfig>>,
 }
 
 /// What a command line asks for.

@@ -11,18 +11,16 @@ use std::time::Duration;
 use shardcache_proxy::access::{Access, Identity};
 use shardcache_proxy::http::server::ServerConfig;
 use shardcache_proxy::service::ApiConfig;
-use shardcache_proxy::types::TypeInfo;
+use shardcache_proxy::types::{self, TypeInfo};
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::{LogFormat, QuickRepair, ServeArgs, Settings, StorageKind};
 use crate::failure::Failure;
 use crate::units::{Size, Time};
 
-mod served;
 mod tls;
 mod tokens;
 
-pub use served::ServedType;
 pub use tls::TlsConfig;
 
 /// Default of `--data-dir`.
@@ -271,7 +269,8 @@ fn validate(settings: &Settings) -> Result<Config, Failure> {
         authentication: settings.client_ca_file.is_some() || settings.token_auth_file.is_some(),
         tokens,
         shutdown_grace: set(settings.shutdown_grace.as_ref()).0,
-        types: served::types(&set(settings.types.as_ref()))?,
+        types: types::config::build(set(settings.types.as_ref()))
+            .map_err(|error| Failure::usage(format!("--config: {error}")))?,
     })
 }
 

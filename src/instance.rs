@@ -101,7 +101,7 @@ impl Instance {
         let (stage, front) = Stage::new(Tokens::new(config.tokens.clone()), config.api.request_timeout);
         let (failed, failure) = watch::channel(None);
         let (drain, stop) = (CancellationToken::new(), CancellationToken::new());
-        let life = Life { config, stage, failed, drain: drain.clone(), stop: stop.clone() };
+        let life = Life { config, stage: Arc::new(stage), failed, drain: drain.clone(), stop: stop.clone() };
         Self { front, failure, drain, stop, life: tokio::spawn(life.run()) }
     }
 
@@ -156,7 +156,7 @@ fn ended() -> Failure {
 /// The task's state.
 struct Life {
     config: InstanceConfig,
-    stage: Stage,
+    stage: Arc<Stage>,
     failed: watch::Sender<Option<Failure>>,
     drain: CancellationToken,
     stop: CancellationToken,
@@ -194,7 +194,7 @@ impl Life {
     /// One life of the store: opened, loaded, served, closed. `Ok` if the end was asked for.
     async fn open_and_serve(&self) -> Result<(), Failure> {
         self.stage.enter(Phase::Opening);
-        let opening = open::open(&self.config, || self.stage.enter(Phase::Loading));
+        let opening = open::open(&self.config, Arc::clone(&self.stage));
         let opened = tokio::select! {
             opened = opening => opened?,
             // The file is as a crash would leave it; the next opening finds every acknowledged write.

@@ -40,10 +40,8 @@ pub enum Writes {
 /// What a request may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// User name, for messages.
-    user: Box<str>,
-    /// Whether anything was proved.
-    authenticated: bool,
+    /// User name; `None` if nothing was proved.
+    user: Option<Box<str>>,
     /// Whether everything may be read; narrower readers do not exist yet.
     reads: bool,
     writes: Writes,
@@ -89,16 +87,16 @@ impl Identity {
 
     /// The shards that are literally named in the identity.
     fn shards(&self) -> Vec<Box<str>> {
-        let mut shards = Vec::new();
+        let mut shards: Vec<&str> = Vec::new();
         if self.groups.iter().any(|group| group == SHARDS)
             && let Some(shard) = self.user.strip_prefix(SHARD_USER_PREFIX)
         {
-            shards.push(shard.into());
+            shards.push(shard);
         }
-        shards.extend(self.uris.iter().filter_map(|uri| spiffe_shard(uri)).map(Into::into));
+        shards.extend(self.uris.iter().filter_map(|uri| spiffe_shard(uri)));
         // A wildcard or a path in a certificate names no shard.
-        shards.retain(|shard: &Box<str>| !shard.is_empty() && !shard.contains(['*', '/', '%']));
-        shards
+        shards.retain(|shard| !shard.is_empty() && !shard.contains(['*', '/', '%']));
+        shards.into_iter().map(Into::into).collect()
     }
 }
 
@@ -115,8 +113,7 @@ impl Access {
     pub fn of(identity: &Identity) -> Self {
         let admin = identity.groups.iter().any(|group| group == MASTERS);
         Self {
-            user: identity.user.as_str().into(),
-            authenticated: true,
+            user: Some(identity.user.as_str().into()),
             reads: true,
             writes: if admin { Writes::All } else { Writes::Only(identity.shards()) },
             admin,
@@ -152,19 +149,12 @@ impl Access {
 
     /// Nothing was proved where something must be: every check is answered 401.
     pub fn nobody() -> Self {
-        Self {
-            user: "system:anonymous".into(),
-            authenticated: false,
-            reads: false,
-            writes: Writes::Only(vec![]),
-            admin: false,
-            loopback: false,
-        }
+        Self { user: None, reads: false, writes: Writes::Only(vec![]), admin: false, loopback: false }
     }
 
     /// User name, for logs and messages.
     pub fn user(&self) -> &str {
-        &self.user
+        self.user.as_deref().unwrap_or("system:anonymous")
     }
 
     /// Whether admin verbs (backup and the like) are allowed.
@@ -173,7 +163,7 @@ impl Access {
             return Ok(());
         }
         self.check_known()?;
-        Err(ApiError::new(403, "Forbidden", format!("forbidden: User \"{}\" cannot {what}", self.user)))
+        Err(ApiError::new(403, "Forbidden", format!("forbidden: User \"{}\" cannot {what}", self.user())))
     }
 
     /// Whether paths that belong to no shard (discovery, metrics) may be read.
@@ -182,7 +172,7 @@ impl Access {
             return Ok(());
         }
         self.check_known()?;
-        let message = format!("forbidden: User \"{}\" cannot get path \"{path}\"", self.user);
+        let message = format!("forbidden: User \"{}\" cannot get path \"{path}\"", self.user());
         Err(ApiError::new(403, "Forbidden", message))
     }
 
@@ -204,7 +194,7 @@ impl Access {
     }
 
     fn check_known(&self) -> Result<(), ApiError> {
-        if self.authenticated { Ok(()) } else { Err(ApiError::new(401, "Unauthorized", "Unauthorized")) }
+        if self.user.is_some() { Ok(()) } else { Err(ApiError::new(401, "Unauthorized", "Unauthorized")) }
     }
 
     fn forbidden(&self, intent: &Intent<'_>) -> ApiError {
@@ -221,7 +211,12 @@ impl Access {
         let message = format!(
             "{qualified}{object} is forbidden: User \"{}\" cannot {} resource \"{}\" in API group \"{}\" in \
              cluster \"{}\" on shard \"{}\": {may}",
-            self.user, intent.verb, intent.resource, intent.group, intent.scope.cluster, intent.scope.shard,
+            self.user(),
+            intent.verb,
+            intent.resource,
+            intent.group,
+            intent.scope.cluster,
+            intent.scope.shard,
         );
         let cause =
             Cause { reason: "ShardNotOwned", message: intent.scope.shard.to_string(), field: "shard".into() };

@@ -121,9 +121,15 @@ impl Stage {
         self.phase.send_replace(phase);
     }
 
-    /// The phase now.
-    pub fn phase(&self) -> Phase {
-        self.phase.borrow().clone()
+    /// Enters [`Phase::Loading`] from [`Phase::Opening`]; any other phase stays.
+    pub fn loading(&self) {
+        self.phase.send_if_modified(|phase| {
+            let opening = matches!(phase, Phase::Opening);
+            if opening {
+                *phase = Phase::Loading;
+            }
+            opening
+        });
     }
 }
 

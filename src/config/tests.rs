@@ -57,7 +57,7 @@ fn the_flag_wins_over_the_file_and_the_file_over_the_default() {
 fn the_printed_configuration_reads_back_to_the_same() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("config.yaml");
-    let types = "types:\n- {group: example.dev, versions: [v1], plural: widgets, kind: Widget}\n";
+    let types = "types:\n- {group: example.dev, versions: [v1], resource: widgets, kind: Widget}\n";
     std::fs::write(&file, types).expect("written");
     let first = serve(&["--config", file.to_str().expect("UTF-8"), "--max-streams", "7"]).expect("valid");
     assert_eq!(first.config.types[0].list_kind, "WidgetList");
@@ -77,7 +77,7 @@ fn mistakes_are_one_line_that_names_the_flag_or_key() {
     let unknown_key = at("unknown.yaml", "history-aeg: 5m\n");
     let bad_value = at("value.yaml", "history-age: 5 parsecs\n");
     let bad_type =
-        at("type.yaml", "types:\n- {group: example.dev, versions: [], plural: widgets, kind: Widget}\n");
+        at("type.yaml", "types:\n- {group: example.dev, versions: [], resource: widgets, kind: Widget}\n");
     let not_pem = at("cert.pem", "hello\n");
     let tokens = at("tokens.csv", "only-a-token\n");
     for (flags, name) in [
@@ -95,7 +95,7 @@ fn mistakes_are_one_line_that_names_the_flag_or_key() {
         (&["--config", "/no/such/file"], "--config /no/such/file"),
         (&["--config", &unknown_key], "history-aeg"),
         (&["--config", &bad_value], "value.yaml"),
-        (&["--config", &bad_type], "widgets: versions is empty"),
+        (&["--config", &bad_type], "type widgets.example.dev: it has no version"),
         (&["--tls-cert-file", &not_pem], "--tls-private-key-file"),
         (&["--tls-private-key-file", &not_pem], "--tls-cert-file"),
         (&["--client-ca-file", &not_pem], "--tls-cert-file"),

@@ -16,13 +16,13 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use shardcache_storage::TypeName;
 
 use super::{TypeInfo, VersionInfo, builtin, version};
 
 /// A type as written in the configuration file.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TypeConfig {
     /// API group; `""` is the core group.
