@@ -1,8 +1,15 @@
 //! Content negotiation: which representation a client can read, and which body it sent.
+//!
+//! We write JSON only. Clauses that ask for protobuf, YAML or a `Table` are passed over for the next
+//! one, as every client lists JSON somewhere; a client that lists none gets 406.
 
-use ::http::HeaderMap;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderName};
 
+use super::options::Query;
 use crate::status::ApiError;
+
+const META_GROUP: &str = "meta.k8s.io";
 
 /// What an answer would hold if nothing were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +47,26 @@ pub struct Representation {
 
 /// Chooses a representation by `Accept`, `Accept-Encoding`, `User-Agent` and `?pretty`; 406 if the
 /// client accepts none.
-pub fn negotiate(
-    _headers: &HeaderMap,
-    _query: &str,
-    _expected: Expected,
-) -> Result<Representation, ApiError> {
-    todo!()
+pub fn negotiate(headers: &HeaderMap, query: &str, expected: Expected) -> Result<Representation, ApiError> {
+    let accept = joined(headers, &ACCEPT);
+    let clauses = clauses(&accept);
+    let mut chosen = accept.trim().is_empty().then_some((Shape::Object, false));
+    for clause in clauses.iter().filter(|clause| clause.is_json()) {
+        if let Some(shape) = clause.shape(expected)? {
+            chosen = Some((shape, clause.get("pretty") == Some("1")));
+            break;
+        }
+    }
+    let Some((shape, pretty)) = chosen else {
+        let stream = if expected == Expected::Watch { ";stream=watch" } else { "" };
+        return Err(not_acceptable(stream));
+    };
+    let document = expected != Expected::Watch;
+    Ok(Representation {
+        shape,
+        pretty: document && (pretty || wants_pretty(headers, query)),
+        gzip: document && accepts_gzip(headers),
+    })
 }
 
 /// Form of `/api` and `/apis`.
@@ -61,8 +82,18 @@ pub enum DiscoveryForm {
 pub const AGGREGATED_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Chooses the form of discovery documents; 406 if the client accepts none.
-pub fn negotiate_discovery(_headers: &HeaderMap) -> Result<DiscoveryForm, ApiError> {
-    todo!()
+pub fn negotiate_discovery(headers: &HeaderMap) -> Result<DiscoveryForm, ApiError> {
+    let accept = joined(headers, &ACCEPT);
+    if accept.trim().is_empty() {
+        return Ok(DiscoveryForm::Legacy);
+    }
+    let form = |clause: &Clause<'_>| match clause.target() {
+        None => Some(DiscoveryForm::Legacy),
+        Some(("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")) => Some(DiscoveryForm::Aggregated),
+        Some(_) => None,
+    };
+    let clauses = clauses(&accept);
+    clauses.iter().filter(|clause| clause.is_json()).find_map(form).ok_or_else(|| not_acceptable(""))
 }
 
 /// Encoding of a request body.
@@ -75,8 +106,12 @@ pub enum BodyFormat {
 }
 
 /// The format of a POST, PUT or DELETE body; 415 if it is none of ours.
-pub fn body_format(_headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
-    todo!()
+pub fn body_format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
+    match media_type(headers).as_str() {
+        "" | "application/json" => Ok(BodyFormat::Json),
+        "application/yaml" => Ok(BodyFormat::Yaml),
+        _ => Err(ApiError::unsupported_media_type(&["application/json", "application/yaml"])),
+    }
 }
 
 /// Kind of patch.
@@ -89,6 +124,143 @@ pub enum PatchFormat {
 }
 
 /// The kind of a PATCH body; 415 if it is none of ours.
-pub fn patch_format(_headers: &HeaderMap) -> Result<PatchFormat, ApiError> {
-    todo!()
+pub fn patch_format(headers: &HeaderMap) -> Result<PatchFormat, ApiError> {
+    match media_type(headers).as_str() {
+        "application/json-patch+json" => Ok(PatchFormat::Json),
+        "application/merge-patch+json" => Ok(PatchFormat::Merge),
+        _ => {
+            let accepted = ["application/json-patch+json", "application/merge-patch+json"];
+            Err(ApiError::unsupported_media_type(&accepted))
+        }
+    }
 }
+
+/// One clause of `Accept`: a media range with parameters.
+struct Clause<'a> {
+    /// Lower case.
+    kind: String,
+    /// Lower case.
+    subkind: String,
+    parameters: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Self {
+        let mut pieces = text.split(';').map(str::trim);
+        let range = pieces.next().unwrap_or_default().to_ascii_lowercase();
+        let (kind, subkind) = range.split_once('/').unwrap_or((&range, "*"));
+        let parameters: Vec<_> = pieces
+            .filter_map(|piece| piece.split_once('='))
+            .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
+            .collect();
+        let quality = parameters.iter().find(|(name, _)| *name == "q").map(|(_, value)| value.parse());
+        Self {
+            kind: kind.into(),
+            subkind: subkind.into(),
+            quality: quality.map_or(1.0, |quality| quality.unwrap_or(0.0)),
+            parameters,
+        }
+    }
+
+    /// How many wildcards the range has.
+    fn wildcards(&self) -> usize {
+        usize::from(self.kind == "*") + usize::from(self.subkind == "*")
+    }
+
+    fn is_json(&self) -> bool {
+        matches!((self.kind.as_str(), self.subkind.as_str()), ("application", "json" | "*") | ("*", "*"))
+    }
+
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    /// The kind, group and version the object is to be converted to, if to any.
+    fn target(&self) -> Option<(&'a str, &'a str, &'a str)> {
+        let (kind, group, version) = (self.get("as"), self.get("g"), self.get("v"));
+        if kind.or(group).or(version).is_none() {
+            return None;
+        }
+        Some((kind.unwrap_or_default(), group.unwrap_or_default(), version.unwrap_or_default()))
+    }
+
+    /// The shape the clause asks for; `None` passes it over.
+    fn shape(&self, expected: Expected) -> Result<Option<Shape>, ApiError> {
+        let stream = self.get("stream").unwrap_or_default();
+        let version = self.get("sv").unwrap_or_default();
+        if !matches!(stream, "" | "watch") || !matches!(version, "" | "v1") {
+            return Ok(None);
+        }
+        match (self.target(), expected) {
+            (None, _) => Ok(Some(Shape::Object)),
+            (Some(("PartialObjectMetadata", META_GROUP, "v1")), Expected::List) => {
+                Err(ApiError::not_acceptable(
+                    "you requested PartialObjectMetadata, but the requested object is a list",
+                ))
+            }
+            (Some(("PartialObjectMetadataList", META_GROUP, "v1")), Expected::Object) => {
+                Err(ApiError::not_acceptable(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list",
+                ))
+            }
+            // A watch has both a list and objects; clients send either.
+            (Some(("PartialObjectMetadata" | "PartialObjectMetadataList", META_GROUP, "v1")), _) => {
+                Ok(Some(Shape::PartialMetadata))
+            }
+            // `Shape::Table` is chosen here once it can be written.
+            (Some(_), _) => Ok(None),
+        }
+    }
+}
+
+/// The acceptable clauses, best first: by quality, then by precision, then as written.
+fn clauses(accept: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<_> =
+        accept.split(',').map(Clause::parse).filter(|clause| clause.quality > 0.0).collect();
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(a.wildcards().cmp(&b.wildcards())));
+    clauses
+}
+
+fn not_acceptable(parameters: &str) -> ApiError {
+    ApiError::not_acceptable(format!(
+        "only the following media types are accepted: application/json{parameters}"
+    ))
+}
+
+/// Repeated headers are one list.
+fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
+    let values = headers.get_all(name).iter();
+    values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect::<Vec<_>>().join(",")
+}
+
+/// The media type of the body without parameters, in lower case; empty if not given.
+fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let value = value.unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// `?pretty` decides if it is there, else whether a human seems to look.
+fn wants_pretty(headers: &HeaderMap, query: &str) -> bool {
+    match Query::parse(query).get("pretty") {
+        Some(value) if !value.is_empty() => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+        _ => {
+            let agent = joined(headers, &USER_AGENT);
+            ["curl/", "Wget/", "Mozilla/5.0"].iter().any(|human| agent.starts_with(human))
+        }
+    }
+}
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    joined(headers, &ACCEPT_ENCODING).split(',').any(|coding| {
+        let mut pieces = coding.split(';').map(str::trim);
+        pieces.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"))
+            && pieces.all(|parameter| {
+                parameter.strip_prefix("q=").is_none_or(|quality| quality.parse().is_ok_and(|q: f32| q > 0.0))
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+use http::HeaderMap;
+use proptest::prelude::*;
+
+use super::*;
+
+fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().expect("legal"))).collect()
+}
+
+fn shape(accept: &str, expected: Expected) -> Result<Shape, String> {
+    let negotiated = negotiate(&headers(&[("accept", accept)]), "", expected);
+    negotiated.map(|representation| representation.shape).map_err(|error| {
+        assert_eq!((error.code, error.reason), (406, "NotAcceptable"));
+        error.message
+    })
+}
+
+const PARTIAL: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const ONLY_JSON: &str = "only the following media types are accepted: application/json";
+
+#[test]
+fn clients_seen_in_the_wild_get_what_they_can_read() {
+    let metadata = |kind: &str| {
+        let parameters = format!("as={kind};g=meta.k8s.io;v=v1");
+        format!("{PROTOBUF};{parameters},application/json;{parameters},application/json")
+    };
+    let kubectl = format!("{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json");
+    for expected in [Expected::Object, Expected::List, Expected::Watch] {
+        for accept in [
+            "",
+            "application/json",
+            "APPLICATION/JSON; charset=utf-8",
+            "*/*",
+            "*",
+            "application/*",
+            "application/json, */*",
+            "application/json;stream=watch",
+            "application/json;profile=nopeer;unknown=1",
+            "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8",
+            "application/yaml,application/json",
+            "application/cbor, application/json",
+            &kubectl,
+            &format!("{PROTOBUF},application/json"),
+            &format!("{PARTIAL};q=0,application/json"),
+            "application/json;sv=v2,application/json;q=0.1",
+        ] {
+            assert_eq!(shape(accept, expected), Ok(Shape::Object), "{accept:?} {expected:?}");
+        }
+    }
+    assert_eq!(shape(&metadata("PartialObjectMetadata"), Expected::Object), Ok(Shape::PartialMetadata));
+    assert_eq!(shape(&metadata("PartialObjectMetadata"), Expected::Watch), Ok(Shape::PartialMetadata));
+    assert_eq!(shape(&metadata("PartialObjectMetadataList"), Expected::List), Ok(Shape::PartialMetadata));
+    assert_eq!(shape(&metadata("PartialObjectMetadataList"), Expected::Watch), Ok(Shape::PartialMetadata));
+}
+
+#[test]
+fn quality_orders_clauses_and_precision_breaks_ties() {
+    let prefers = |accept: &str| shape(accept, Expected::Object);
+    assert_eq!(prefers(&format!("application/json;q=0.5,{PARTIAL};q=0.9")), Ok(Shape::PartialMetadata));
+    assert_eq!(prefers(&format!("{PARTIAL};q=0.5,application/json")), Ok(Shape::Object));
+    assert_eq!(prefers(&format!("*/*,{PARTIAL}")), Ok(Shape::PartialMetadata));
+    assert_eq!(prefers(&format!("{PARTIAL},application/json")), Ok(Shape::PartialMetadata));
+    let mut repeated = headers(&[("accept", PROTOBUF)]);
+    repeated.append("accept", PARTIAL.parse().expect("legal"));
+    let negotiated = negotiate(&repeated, "", Expected::Object).expect("acceptable");
+    assert_eq!(negotiated.shape, Shape::PartialMetadata);
+}
+
+#[test]
+fn what_we_cannot_write_is_406() {
+    for accept in [
+        "text/html",
+        "application/yaml",
+        PROTOBUF,
+        TABLE,
+        "application/json;q=0",
+        "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1",
+        "application/json;as=PartialObjectMetadata;g=other;v=v1",
+        "application/json;as=Other;g=meta.k8s.io;v=v1",
+        "application/json;stream=other",
+        "application/json;sv=v2",
+        ",;=",
+    ] {
+        assert_eq!(shape(accept, Expected::Object), Err(ONLY_JSON.to_owned()), "{accept}");
+        assert_eq!(shape(accept, Expected::Watch), Err(format!("{ONLY_JSON};stream=watch")), "{accept}");
+    }
+    assert_eq!(
+        shape(PARTIAL, Expected::List),
+        Err("you requested PartialObjectMetadata, but the requested object is a list".to_owned())
+    );
+    assert_eq!(
+        shape(&format!("{PARTIAL_LIST},application/json"), Expected::Object),
+        Err("you requested PartialObjectMetadataList, but the requested object is not a list".to_owned())
+    );
+}
+
+#[test]
+fn pretty_printing_is_asked_for_or_for_humans_and_never_on_watches() {
+    let pretty = |agent: &str, query: &str, accept: &str, expected| {
+        let headers = headers(&[("user-agent", agent), ("accept", accept)]);
+        negotiate(&headers, query, expected).expect("acceptable").pretty
+    };
+    for (agent, query, accept, expected) in [
+        ("curl/8.1", "", "*/*", true),
+        ("Wget/1.2", "", "*/*", true),
+        ("Mozilla/5.0 (X11)", "", "*/*", true),
+        ("curl/8.1", "pretty=false", "*/*", false),
+        ("curl/8.1", "pretty=0", "*/*", false),
+        ("curl/8.1", "pretty=", "*/*", true),
+        ("kubectl/v1", "", "*/*", false),
+        ("kubectl/v1", "pretty=true", "*/*", true),
+        ("kubectl/v1", "a=b&pretty=1", "*/*", true),
+        ("kubectl/v1", "pretty=yes", "*/*", false),
+        ("kubectl/v1", "", "application/json;pretty=1", true),
+    ] {
+        assert_eq!(pretty(agent, query, accept, Expected::List), expected, "{agent} {query} {accept}");
+        assert!(!pretty(agent, query, accept, Expected::Watch), "{agent} {query} {accept}");
+    }
+}
+
+#[test]
+fn gzip_is_taken_when_accepted_and_never_on_watches() {
+    for (encoding, expected) in [
+        ("gzip", true),
+        ("deflate, GZIP;q=0.5", true),
+        ("gzip;q=1.0, identity", true),
+        ("gzip;q=0", false),
+        ("gzip;q=0.000", false),
+        ("br, deflate", false),
+        ("xgzip", false),
+        ("", false),
+    ] {
+        let headers = headers(&[("accept-encoding", encoding)]);
+        let gzip = |expected| negotiate(&headers, "", expected).expect("acceptable").gzip;
+        assert_eq!(gzip(Expected::List), expected, "{encoding}");
+        assert_eq!(gzip(Expected::Object), expected, "{encoding}");
+        assert!(!gzip(Expected::Watch), "{encoding}");
+    }
+}
+
+#[test]
+fn discovery_is_aggregated_for_those_who_ask_in_the_current_version() {
+    let form = |accept: &str| negotiate_discovery(&headers(&[("accept", accept)]));
+    let beta = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+    for (accept, expected) in [
+        (AGGREGATED_DISCOVERY.to_owned(), DiscoveryForm::Aggregated),
+        (format!("{AGGREGATED_DISCOVERY},{beta},application/json"), DiscoveryForm::Aggregated),
+        (format!("{AGGREGATED_DISCOVERY};profile=nopeer,{AGGREGATED_DISCOVERY}"), DiscoveryForm::Aggregated),
+        (format!("{beta},application/json"), DiscoveryForm::Legacy),
+        (format!("{PROTOBUF},application/json"), DiscoveryForm::Legacy),
+        (format!("application/json,{AGGREGATED_DISCOVERY}"), DiscoveryForm::Legacy),
+        ("*/*".to_owned(), DiscoveryForm::Legacy),
+        (String::new(), DiscoveryForm::Legacy),
+    ] {
+        assert_eq!(form(&accept), Ok(expected), "{accept}");
+    }
+    for accept in [beta, PROTOBUF, "text/html"] {
+        assert_eq!(form(accept), Err(ApiError::not_acceptable(ONLY_JSON)), "{accept}");
+    }
+}
+
+#[test]
+fn bodies_of_unknown_types_are_415_with_kube_s_texts() {
+    let body = |value: &str| body_format(&headers(&[("content-type", value)]));
+    assert_eq!(body_format(&HeaderMap::new()), Ok(BodyFormat::Json));
+    assert_eq!(body("application/json; charset=utf-8"), Ok(BodyFormat::Json));
+    assert_eq!(body("Application/YAML"), Ok(BodyFormat::Yaml));
+    for value in [PROTOBUF, "text/plain", "application/cbor", "json"] {
+        let error = body(value).expect_err(value);
+        assert_eq!((error.code, error.reason), (415, "UnsupportedMediaType"));
+        assert_eq!(
+            error.message,
+            "the body of the request was in an unknown format - accepted media types include: application/json, \
+             application/yaml"
+        );
+    }
+    let patch = |value: &str| patch_format(&headers(&[("content-type", value)]));
+    assert_eq!(patch("application/json-patch+json"), Ok(PatchFormat::Json));
+    assert_eq!(patch("application/merge-patch+json;charset=UTF-8"), Ok(PatchFormat::Merge));
+    for value in
+        ["application/strategic-merge-patch+json", "application/apply-patch+yaml", "application/json", ""]
+    {
+        let error = patch(value).expect_err(value);
+        assert_eq!((error.code, error.reason), (415, "UnsupportedMediaType"));
+        assert_eq!(
+            error.message,
+            "the body of the request was in an unknown format - accepted media types include: \
+             application/json-patch+json, application/merge-patch+json"
+        );
+    }
+    assert_eq!(patch_format(&HeaderMap::new()).expect_err("refused").code, 415);
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_headers_never_panic(accept in "[a-z*/;=,q0.9 \"]{0,40}") {
+        let headers = headers(&[("accept", &accept), ("accept-encoding", &accept), ("content-type", &accept)]);
+        for expected in [Expected::Object, Expected::List, Expected::Watch] {
+            let _ = negotiate(&headers, &accept, expected);
+        }
+        let _ = (negotiate_discovery(&headers), body_format(&headers), patch_format(&headers));
+    }
+}
