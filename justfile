@@ -1,0 +1,45 @@
+# Every developer command. CI runs the same steps through .ci/run.
+
+# Lists the recipes.
+default:
+	@just --list
+
+# Formatting, lints, documentation, dependency policy.
+check:
+	bash .ci/run fmt clippy doc deny
+
+# All tests that `cargo test` runs.
+test *ARGS:
+	cargo test {{ARGS}}
+
+# SIGKILL the real binary again and again.
+crash rounds="200":
+	SHARDCACHE_CRASH_ROUNDS={{rounds}} cargo test --test it crash_loop
+
+# One fuzz target for some seconds; without a name, all of them.
+fuzz target="" seconds="60":
+	{{ if target == "" { "SHARDCACHE_FUZZ_SECONDS=" + seconds + " bash .ci/run fuzz" } else { "RUSTC_BOOTSTRAP=1 cargo fuzz run " + target + " -- -max_total_time=" + seconds } }}
+
+# Stock clients (client-go, Python, kubectl) against the real binary.
+e2e:
+	tests/clients/run.sh
+
+# Benchmarks: criterion's, and the load driver over the real binary.
+bench *ARGS:
+	cargo bench {{ARGS}}
+
+# The server, built for speed, on the default address and directory.
+run *ARGS:
+	cargo run --release -- serve {{ARGS}}
+
+# The embedded cache in an example controller.
+example:
+	cargo run --example embedded_controller
+
+# Everything that CI runs.
+ci:
+	bash .ci/run
+
+# A new decision record from the template.
+adr title:
+	@bash docs/adr/new.sh "{{title}}"
