@@ -122,3 +122,6 @@ impl Cause {
         cause.into()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -179,9 +179,7 @@ impl<'a> Clause<'a> {
     /// The kind, group and version the object is to be converted to, if to any.
     fn target(&self) -> Option<(&'a str, &'a str, &'a str)> {
         let (kind, group, version) = (self.get("as"), self.get("g"), self.get("v"));
-        if kind.or(group).or(version).is_none() {
-            return None;
-        }
+        kind.or(group).or(version)?;
         Some((kind.unwrap_or_default(), group.unwrap_or_default(), version.unwrap_or_default()))
     }
 

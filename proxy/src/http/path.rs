@@ -28,7 +28,7 @@ pub enum Target {
     Metrics,
     /// `/metrics` below a shard or cluster: 501, plain text [`SHARD_LEVEL_ONLY`].
     ScopedMetrics,
-    /// Everything of the Kubernetes API. Discovery and OpenAPI without shard or cluster have the
+    /// Everything of the Kubernetes API. Discovery and `OpenAPI` without shard or cluster have the
     /// wildcard there; a resource always names both.
     Scoped {
         /// Shard, or all of them.
@@ -289,7 +289,7 @@ fn resource(group: String, version: String, segments: &[String]) -> Result<Resou
     match resource.split_once(':') {
         None => path.resource.clone_from(resource),
         Some((name, identity)) if !name.is_empty() && !identity.is_empty() => {
-            path.resource = name.to_owned();
+            name.clone_into(&mut path.resource);
             path.identity = Some(identity.to_owned());
         }
         Some((name, _)) => {

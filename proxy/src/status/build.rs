@@ -13,7 +13,7 @@ const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to di
      created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 impl ApiError {
-    /// 400 BadRequest.
+    /// 400 `BadRequest`.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
@@ -38,9 +38,7 @@ impl ApiError {
     pub fn method_not_allowed(type_name: &TypeName, action: &str) -> Self {
         let resource = type_name.qualified();
         let message = format!("{action} is not supported on resources of kind \"{resource}\"");
-        let mut error = Self::new(405, "MethodNotAllowed", message).about(type_name, "");
-        error.details.name = String::new();
-        error
+        Self::new(405, "MethodNotAllowed", message).about(type_name, "")
     }
 
     /// 406: the client accepts nothing we can write.
@@ -174,7 +172,7 @@ impl ApiError {
         error
     }
 
-    /// 500 InternalError with kube's prefix.
+    /// 500 `InternalError` with kube's prefix.
     pub fn internal(message: impl fmt::Display) -> Self {
         let mut error = Self::new(500, "InternalError", format!("Internal error occurred: {message}"));
         error.details.causes.push(Cause { message: message.to_string(), ..Cause::default() });

@@ -1,6 +1,6 @@
 //! Errors about one field, with the texts of apimachinery's `field.Error`.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::Cause;
 
@@ -89,7 +89,10 @@ pub(crate) fn quote(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
-            '\0'..='\x1f' | '\x7f' => quoted.push_str(&format!("\\x{:02x}", char as u32)),
+            '\0'..='\x1f' | '\x7f' => {
+                // Writing to a text cannot fail.
+                let _ = write!(quoted, "\\x{:02x}", char as u32);
+            }
             _ => quoted.push(char),
         }
     }

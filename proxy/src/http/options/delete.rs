@@ -138,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    fn parse(query: &str, body: Option<Value>) -> Result<DeleteOptions, ApiError> {
-        DeleteOptions::parse(query, body.as_ref())
+    fn parse(query: &str, body: impl Into<Option<Value>>) -> Result<DeleteOptions, ApiError> {
+        DeleteOptions::parse(query, body.into().as_ref())
     }
 
     #[test]

@@ -296,7 +296,7 @@ fn selectors_and_deadlines_are_decoded() {
     assert!(none.labels.is_empty() && none.fields.is_empty() && none.shards.is_none());
 
     let timeout = |query: &str| WatchOptions::parse(query).expect("legal").timeout;
-    assert_eq!(timeout("timeoutSeconds=300"), Some(Duration::from_secs(300)));
+    assert_eq!(timeout("timeoutSeconds=299"), Some(Duration::from_secs(299)));
     assert_eq!(timeout("timeoutSeconds=0&timeout=x"), None);
     assert_eq!(timeout("timeoutSeconds=-1"), None);
     assert!(
