@@ -154,4 +154,4 @@ impl Types {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

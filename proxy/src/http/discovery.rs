@@ -248,4 +248,6 @@ fn storage_version_hash(info: &TypeInfo) -> String {
 }
 
 #[cfg(test)]
+mod served;
+#[cfg(test)]
 mod tests;

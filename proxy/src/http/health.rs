@@ -79,7 +79,8 @@ fn checks(api: &Api) -> Vec<Check> {
     };
     let following = api.cache.following();
     let ended = (following == Following::Ended).then(|| "the cache no longer follows its store".to_owned());
-    let draining = (following == Following::Draining).then(|| "the server is shutting down".to_owned());
+    let draining = api.is_draining() || following == Following::Draining;
+    let draining = draining.then(|| "the server is shutting down".to_owned());
     vec![
         Check::new("ping", CountsFor::Liveness, None),
         Check::new("cache", CountsFor::Liveness, ended),

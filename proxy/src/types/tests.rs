@@ -110,7 +110,7 @@ fn crd(versions: &[&str]) -> Value {
     })
 }
 
-fn put_crd(cell: (&str, &str), crd: &Value) -> Change {
+pub(crate) fn put_crd(cell: (&str, &str), crd: &Value) -> Change {
     put(&builtin::crd_type(), cell, "", crd)
 }
 
