@@ -150,7 +150,9 @@ impl Metrics {
         where
             S: From<L> + Clone + std::hash::Hash + Eq,
         {
-            labels.iter().for_each(|label| drop(family.get_or_create(&S::from(*label))));
+            for label in labels {
+                drop(family.get_or_create(&S::from(*label)));
+            }
         }
         all(Verb::ALL, &self.http.duration);
         all(Class::ALL, &self.http.in_flight);

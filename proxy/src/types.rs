@@ -126,7 +126,7 @@ impl Types {
         shard: &'a Part,
         cluster: &'a Part,
     ) -> Box<dyn Iterator<Item = &'a Arc<TypeInfo>> + 'a> {
-        let builtin = self.fixed.builtin.iter().map(|(name, info)| (name, info));
+        let builtin = self.fixed.builtin.iter();
         let described = (self.declared.keys().chain(self.fixed.config.keys()))
             .filter(|name| !self.fixed.builtin.contains_key(name))
             .filter_map(|name| Some((name, self.described(name, shard, cluster)?)));

@@ -15,8 +15,8 @@ fn encoded(registry: &Registry) -> String {
 fn every_metric_can_be_encoded() {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    metrics.http.requests.get_or_create(&ByCode { verb: labels::Verb::List, code: 200 }).inc();
-    metrics.watch.terminations.get_or_create(&labels::Reason::Expired.into()).inc();
+    metrics.http.requests.get_or_create(&ByCode { verb: Verb::List, code: 200 }).inc();
+    metrics.watch.terminations.get_or_create(&Reason::Expired.into()).inc();
     let text = encoded(&registry);
     assert!(text.contains("shardcache_http_requests_total{verb=\"list\",code=\"200\"} 1\n"), "{text}");
     assert!(text.contains("shardcache_watch_terminations_total{reason=\"expired\"} 1\n"), "{text}");
@@ -35,7 +35,7 @@ fn every_metric_is_explained_in_operations_md() {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     // The one family whose labels are not closed has no series yet, and would not be shown.
-    metrics.http.requests.get_or_create(&ByCode { verb: labels::Verb::List, code: 200 });
+    metrics.http.requests.get_or_create(&ByCode { verb: Verb::List, code: 200 }).inc();
     MemoryStore::new(Opening::from_system()).metrics().register(&mut registry);
     let registered: BTreeSet<String> = encoded(&registry)
         .lines()

@@ -11,6 +11,7 @@ use shardcache_storage::TypeName;
 use super::{TypeInfo, VersionInfo};
 
 /// One row of the table.
+#[derive(Clone, Copy)]
 struct Row {
     group: &'static str,
     plural: &'static str,

@@ -33,7 +33,7 @@ struct Crd {
 #[serde(rename_all = "camelCase")]
 struct Spec {
     group: String,
-    names: Names,
+    names: CrdNames,
     scope: Scope,
     versions: Vec<Version>,
     conversion: Option<Conversion>,
@@ -41,7 +41,7 @@ struct Spec {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Names {
+struct CrdNames {
     plural: String,
     kind: String,
     singular: Option<String>,

@@ -98,12 +98,12 @@ impl Declared {
     }
 
     /// Sets or removes the definition of a shard's system cluster.
-    pub(super) fn set_system(&mut self, shard: &Arc<str>, info: Option<Arc<TypeInfo>>) {
-        let old = match &info {
+    pub(super) fn set_system(&mut self, shard: &Arc<str>, info: Option<&Arc<TypeInfo>>) {
+        let old = match info {
             Some(info) => self.system.insert(shard.clone(), info.clone()),
             None => self.system.remove(shard),
         };
-        self.everywhere.replace(old.as_ref(), info.as_ref());
+        self.everywhere.replace(old.as_ref(), info);
     }
 
     /// Sets or removes what describes the type in one cell.

@@ -99,7 +99,7 @@ impl<'a> Derivation<'a> {
         let info = parsed.ok().flatten().map(Arc::new);
         let cell = cell_of(key);
         if key.cluster == SYSTEM_CLUSTER {
-            self.edit(&name, |declared| declared.set_system(&cell.0, info));
+            self.edit(&name, |declared| declared.set_system(&cell.0, info.as_ref()));
             self.unsettle_everywhere(&name);
         } else {
             self.edit(&name, |declared| declared.set_cell(&cell, info.map(|info| (Kind::Crd, info))));
