@@ -31,6 +31,7 @@ use std::borrow::Cow;
 use shardcache_storage::Span;
 
 pub use document::DEPTH_MAX;
+pub(crate) use document::duplicate_keys;
 pub use encode::Assigned;
 pub(crate) use timestamp::rfc3339;
 pub(crate) use tree::parse as parse_value;

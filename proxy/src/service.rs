@@ -23,6 +23,8 @@ use crate::metrics::Metrics;
 pub struct ApiConfig {
     /// Bytes of a request body; more is answered 413.
     pub body_bytes_max: usize,
+    /// Bytes of all objects together above which creations are refused (507); `None` is no bound (D28).
+    pub object_bytes_max: Option<u64>,
     /// Reads being answered at once; one more is answered 429. Watches count until they have begun.
     pub reads_in_flight_max: usize,
     /// Writes being answered at once; one more is answered 429.
@@ -55,6 +57,7 @@ impl Default for ApiConfig {
     fn default() -> Self {
         Self {
             body_bytes_max: 3 << 20,
+            object_bytes_max: None,
             reads_in_flight_max: 400,
             writes_in_flight_max: 2_000,
             watches_max: 200_000,

@@ -35,11 +35,11 @@ const BYTES_IN_FLIGHT: usize = 512 << 10;
 const TRAILER: &[u8] = b"]}";
 
 /// The state a list shows.
-struct Shown {
-    source: Source,
-    version: ResourceVersion,
+pub(crate) struct Shown {
+    pub(crate) source: Source,
+    pub(crate) version: ResourceVersion,
     /// Key after which the page begins.
-    after: Option<Box<str>>,
+    pub(crate) after: Option<Box<str>>,
     /// Objects of the scope after that key, if an earlier page counted them.
     counted: Option<u64>,
 }
@@ -75,9 +75,26 @@ pub(crate) async fn list(
         }
         None => unpaged(&form, &collection, shown.after).await?,
     };
-    let share = api.limits.list_bytes.take(BYTES_IN_FLIGHT, &api.metrics)?;
+    let share = reserve(api)?;
+    Ok(respond_with(api, share, form, page, version, echo.as_deref(), representation))
+}
+
+/// A list's share of the bytes in flight; 429 if there is none.
+pub(crate) fn reserve(api: &Api) -> Result<Share, ApiError> {
+    api.limits.list_bytes.take(BYTES_IN_FLIGHT, &api.metrics)
+}
+
+fn respond_with(
+    api: &Api,
+    share: Share,
+    form: Form,
+    page: Page,
+    version: ResourceVersion,
+    echo: Option<&str>,
+    representation: Representation,
+) -> Response<Body> {
     api.metrics.list.in_flight_bytes.inc_by(BYTES_IN_FLIGHT as i64);
-    let header = header(&form, version, page.next.as_ref(), echo.as_deref());
+    let header = header(&form, version, page.next.as_ref(), echo);
     let body = Body::stream(ListFrames {
         len: page.len.map(|items| items + (header.len() + TRAILER.len()) as u64),
         header,
@@ -88,11 +105,26 @@ pub(crate) async fn list(
         _share: share,
     });
     let response = respond::with_type(StatusCode::OK, respond::JSON, body);
-    Ok(gzip::compress(response, representation, &api.config))
+    gzip::compress(response, representation, &api.config)
+}
+
+/// A list of these objects, which belong to the type, at a version.
+pub(crate) fn of_objects(
+    api: &Api,
+    share: Share,
+    located: &Located,
+    objects: Vec<Object>,
+    version: ResourceVersion,
+    representation: Representation,
+) -> Response<Body> {
+    let form = Form::new(&located.type_info, &located.path.version, representation.shape);
+    let page =
+        Page { len: Some(length(&form, &objects)), items: Items::Picked(objects.into_iter()), next: None };
+    respond_with(api, share, form, page, version, None, representation)
 }
 
 /// Finds the state to show.
-async fn show(api: &Api, located: &Located, at: ListAt) -> Result<Shown, ApiError> {
+pub(crate) async fn show(api: &Api, located: &Located, at: ListAt) -> Result<Shown, ApiError> {
     let newest = || Shown {
         source: Source::Newest(Arc::clone(&located.snapshot)),
         version: located.snapshot.resource_version(),

@@ -251,7 +251,6 @@ impl Call<'_> {
             query: self.query().to_owned(),
             headers: self.parts.headers.clone(),
             body,
-            snapshot: located.snapshot,
         };
         write::write(api, request).await
     }

@@ -112,6 +112,15 @@ pub(super) fn read(text: &str) -> Result<Reading, SyntaxError> {
     Ok(Reading { document, compact, duplicates: keys.into_duplicates() })
 }
 
+/// Paths of the duplicate keys in a JSON value of any kind.
+pub(crate) fn duplicate_keys(text: &str) -> Result<Vec<String>, SyntaxError> {
+    let mut walk = Walk::new(text);
+    walk.gap();
+    walk.value()?;
+    walk.end()?;
+    Ok(walk.keys.into_duplicates())
+}
+
 struct Walk<'a> {
     scanner: Scanner<'a>,
     keys: Keys<'a>,
@@ -128,6 +137,19 @@ struct KeyAt {
     span: Span,
     /// The key itself where it was written with escapes.
     decoded: Option<String>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(text: &'a str) -> Self {
+        let text = text.as_bytes();
+        Self {
+            scanner: Scanner::new(text),
+            keys: Keys::new(text),
+            compact: Vec::new(),
+            copied: 0,
+            removed: 0,
+        }
+    }
 }
 
 impl Walk<'_> {
@@ -156,11 +178,18 @@ impl Walk<'_> {
                 _ => drop(self.value()?),
             }
         }
+        self.end()?;
+        Ok(document)
+    }
+
+    /// Nothing but white space may follow.
+    fn end(&mut self) -> Result<(), SyntaxError> {
         self.gap();
         if self.scanner.peek().is_some() {
-            return Err(self.scanner.unexpected("after top-level value"));
+            Err(self.scanner.unexpected("after top-level value"))
+        } else {
+            Ok(())
         }
-        Ok(document)
     }
 
     fn metadata(&mut self, document: &mut Document) -> Result<Span, SyntaxError> {

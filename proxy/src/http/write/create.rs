@@ -1,0 +1,137 @@
+//! POST on a collection.
+
+use std::time::SystemTime;
+
+use ::http::{Response, StatusCode};
+use rand::Rng;
+use shardcache_storage::{Action, Change, Draft, Guard, Key, Refusal};
+
+use super::commit::Committer;
+use super::{Place, WriteRequest, body, modify, respond};
+use crate::body::Body;
+use crate::http::accept::{self, Expected};
+use crate::http::names;
+use crate::http::options::{WriteKind, WriteOptions};
+use crate::ingest::{Assigned, Object, SHARD_ANNOTATION, rfc3339};
+use crate::service::Api;
+use crate::status::ApiError;
+
+/// Names that are tried for one `generateName`; kube-apiserver's bound.
+const NAMES_TRIED: usize = 8;
+
+/// Creates an object. 201 with the object, 409 AlreadyExists.
+pub(super) async fn create(
+    api: &Api,
+    request: &WriteRequest,
+    place: &Place<'_>,
+) -> Result<Response<Body>, ApiError> {
+    let representation = accept::negotiate(&request.headers, &request.query, Expected::Object)?;
+    body::check_format(request)?;
+    let options = WriteOptions::parse(&request.query, WriteKind::Create)?;
+    let mut warnings = Vec::new();
+    let object = body::decode(request, options.field_validation, &mut warnings)?;
+    let type_info = &request.type_info;
+    body::check_place(&object, place, None)?;
+    let generated = object.name().is_empty();
+    let name = if generated { object.generate_name() } else { object.name() };
+    let errors = names::validate(&object, &type_info.name, place.namespace, &object.name());
+    body::invalid(type_info, &name, &errors)?;
+    if !matches!(&*object.resource_version(), "" | "0") {
+        return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    let snapshot = api.cache.snapshot();
+    modify::check_capacity(api, &snapshot, object.text().len())?;
+    let assigned = Origin::of(&object);
+    let committer = Committer::new(api, options.timeout);
+    let mut tried = name.clone().into_owned();
+    for _ in 0..if generated { NAMES_TRIED } else { 1 } {
+        if generated {
+            tried = names::generate(&name, |below| rand::rng().random_range(0..below));
+        }
+        let key = place.key(request, &tried)?;
+        if snapshot.state.get(&type_info.name, key.as_str()).is_some() {
+            continue;
+        }
+        let draft = assigned.encode(&object, &key, type_info)?;
+        if options.dry_run {
+            let object = draft.preview(snapshot.resource_version());
+            return respond::never_created(api, request, representation, &object, &warnings);
+        }
+        let guard = Guard { exists: Some(false), ..Guard::default() };
+        let change = Change { type_name: type_info.name.clone(), key, guard, action: Action::Put(draft) };
+        match committer.commit(change).await? {
+            Ok(applied) => {
+                let created = modify::written(&applied)?;
+                return Ok(respond::object(
+                    api,
+                    request,
+                    representation,
+                    StatusCode::CREATED,
+                    created,
+                    &warnings,
+                ));
+            }
+            Err(Refusal::AlreadyExists(_)) => {}
+            Err(refusal) => return Err(ApiError::internal(refusal)),
+        }
+    }
+    Err(if generated {
+        ApiError::generate_name_conflict(&type_info.name, &tried)
+    } else {
+        ApiError::already_exists(&type_info.name, &tried)
+    })
+}
+
+/// Who gives a new object its identity.
+enum Origin {
+    /// It is a copy: what it brings along is kept, what is missing is filled in.
+    Copy {
+        /// Assigned if it brings none.
+        uid: Option<String>,
+        /// Assigned if it brings none.
+        created: Option<String>,
+    },
+    /// It is made here.
+    Here {
+        /// New.
+        uid: String,
+        /// Now.
+        created: String,
+    },
+}
+
+impl Origin {
+    fn of(object: &Object<'_>) -> Self {
+        let uid = || uuid::Uuid::new_v4().to_string();
+        if object.annotation(SHARD_ANNOTATION).is_none() {
+            return Self::Here { uid: uid(), created: now() };
+        }
+        Self::Copy {
+            uid: object.uid().is_empty().then(uid),
+            created: object.creation_timestamp().is_empty().then(now),
+        }
+    }
+
+    fn encode(
+        &self,
+        object: &Object<'_>,
+        key: &Key,
+        type_info: &crate::types::TypeInfo,
+    ) -> Result<Draft, ApiError> {
+        let assigned = match self {
+            Self::Copy { uid, created } => {
+                Assigned { uid: uid.as_deref(), creation_timestamp: created.as_deref(), generation: None }
+            }
+            Self::Here { uid, created } => {
+                Assigned { uid: Some(uid), creation_timestamp: Some(created), generation: Some(1) }
+            }
+        };
+        object.encode(key, assigned).map_err(|error| modify::too_large(&error, type_info, key))
+    }
+}
+
+fn now() -> String {
+    #[expect(clippy::disallowed_methods, reason = "creationTimestamp is the wall clock's, in whole seconds")]
+    let now = SystemTime::now();
+    rfc3339(now)
+}
