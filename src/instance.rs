@@ -226,7 +226,7 @@ impl Life {
             () = self.drain.cancelled() => {}
         }
         self.stage.enter(Phase::Draining(service.clone()));
-        service.api().cache.drain();
+        service.api().drain();
         self.stop.cancelled().await;
     }
 
@@ -247,7 +247,7 @@ impl Life {
 
 impl Running {
     async fn close(self) {
-        self.service.api().cache.drain();
+        self.service.api().drain();
         if let Err(failure) = self.store.close().await {
             warn!(%failure, "closing the store");
         }

@@ -3,6 +3,8 @@
 //! The log goes to standard error, as text or JSON lines; standard output belongs to the few lines that
 //! scripts read. Each crate registers its own metrics; this module only adds what the binary knows.
 
+use std::io::IsTerminal;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
@@ -21,7 +23,10 @@ struct Build {
 pub fn start_log(config: &LogConfig) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&config.filter)
         .map_err(|error| Failure::usage(format!("--log-level {}: {error}", config.filter)))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     let started = match config.format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

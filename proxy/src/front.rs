@@ -165,9 +165,9 @@ impl Front {
         let patience = self.patience;
         let phase = tokio::time::timeout(patience, self.wait_for(settled)).await;
         match phase.unwrap_or(Phase::Loading) {
-            Phase::Ready(service) => Ok(service),
+            Phase::Ready(service) | Phase::Draining(service) => Ok(service),
             Phase::Opening | Phase::Loading => Err(unavailable("the server is loading its store", 1)),
-            Phase::Draining(_) | Phase::Stopped => Err(unavailable("the server is shutting down", 1)),
+            Phase::Stopped => Err(unavailable("the server is shutting down", 1)),
             Phase::Failed(why) => Err(unavailable(&format!("the cache has failed: {why}"), 5)),
         }
     }
@@ -177,8 +177,8 @@ impl Front {
 fn health(phase: &Phase, path: &str) -> Option<Response<Body>> {
     let path = path.split('?').next().unwrap_or_default();
     match (phase, path) {
-        (Phase::Ready(_), _) => None,
-        (Phase::Opening | Phase::Loading | Phase::Draining(_), "/livez") => {
+        (Phase::Ready(_) | Phase::Draining(_), _) => None,
+        (Phase::Opening | Phase::Loading, "/livez") => {
             Some(respond::text(StatusCode::OK, "ok"))
         }
         (_, "/livez" | "/readyz" | "/healthz") => {
@@ -223,8 +223,8 @@ where
             }
             Err(error) => return Box::pin(std::future::ready(Ok(respond::error(&error)))),
         }
-        let ready = self.phase.borrow().clone();
-        if let Phase::Ready(mut service) = ready {
+        // The usual case, without a further task or allocation.
+        if let Phase::Ready(mut service) = self.phase() {
             return service.call(request);
         }
         let front = self.clone();
