@@ -12,7 +12,8 @@ fn refused(world: &World, limit: Limit) -> u64 {
 }
 
 fn assert_turned_away(answer: &Answer) {
-    let expected = (429, "TooManyRequests".to_owned(), "Too many requests, please try again later.".to_owned());
+    let expected =
+        (429, "TooManyRequests".to_owned(), "Too many requests, please try again later.".to_owned());
     assert_eq!(answer.status(), expected);
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(answer.json()["details"]["retryAfterSeconds"], json!(1));

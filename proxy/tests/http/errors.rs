@@ -6,7 +6,7 @@ use crate::world::{WIDGETS, World};
 #[tokio::test]
 async fn unknown_paths_are_plain_text_and_unknown_types_a_status() {
     let world = World::new();
-    let answer = world.get("/nowhere").await;
+    let answer = world.get("/services/cache/shards/s/clusters/c/nowhere").await;
     assert_eq!((answer.status, answer.text().trim()), (StatusCode::NOT_FOUND, "404 page not found"));
     assert!(answer.header("content-type").is_some_and(|value| value.starts_with("text/plain")));
     for path in [
@@ -86,7 +86,9 @@ async fn what_no_client_can_read_is_406() {
 async fn sloppy_queries_are_understood() {
     let world = World::new();
     world.put("s/c/n/a", "", &json!({})).await;
-    for query in ["?&limit=500", "?limit=500&&", "?nonsense=1&limit=1", "?watch=false", "?watch=0", "?timeout=5s"] {
+    for query in
+        ["?&limit=500", "?limit=500&&", "?nonsense=1&limit=1", "?watch=false", "?watch=0", "?timeout=5s"]
+    {
         let list = world.json(&format!("{WIDGETS}{query}")).await;
         assert_eq!(list["kind"], json!("WidgetList"), "{query}");
     }

@@ -69,7 +69,10 @@ async fn versions_are_judged_before_the_object_is_looked_for() {
     assert_eq!((code, reason.as_str()), (504, "Timeout"));
     assert_eq!(message, format!("Timeout: Too large resource version: {future}, current: {version}"));
     assert_eq!(answer.json()["details"]["causes"][0]["reason"], json!("ResourceVersionTooLarge"));
-    assert_eq!((answer.json()["details"]["retryAfterSeconds"].as_u64(), answer.header("retry-after")), (Some(1), Some("1")));
+    assert_eq!(
+        (answer.json()["details"]["retryAfterSeconds"].as_u64(), answer.header("retry-after")),
+        (Some(1), Some("1"))
+    );
     let foreign = world.get(&format!("{path}5")).await.status();
     assert_eq!((foreign.0, foreign.1.as_str()), (410, "Expired"));
     assert_eq!(world.get(&format!("{path}abc")).await.status().0, 400);

@@ -29,9 +29,13 @@ fn places(list: &Value) -> Vec<String> {
         .map(|item| {
             let metadata = &item["metadata"];
             let text = |value: &Value| value.as_str().expect("text").to_owned();
-            [&metadata["annotations"]["kcp.io/shard"], &metadata["annotations"]["kcp.io/cluster"], &metadata["name"]]
-                .map(text)
-                .join("/")
+            [
+                &metadata["annotations"]["kcp.io/shard"],
+                &metadata["annotations"]["kcp.io/cluster"],
+                &metadata["name"],
+            ]
+            .map(text)
+            .join("/")
         })
         .collect()
 }
@@ -53,7 +57,19 @@ async fn b058_b059_b010_an_empty_list_is_whole() {
 async fn d20_every_scope_lists_exactly_its_objects_in_key_order() {
     let world = grid().await;
     for (scope, expected) in [
-        ("shards/*/clusters/*", vec!["amber/org/a", "amber/org/b", "amber/root/a", "amber/root/b", "blue/org/a", "blue/org/b", "blue/root/a", "blue/root/b"]),
+        (
+            "shards/*/clusters/*",
+            vec![
+                "amber/org/a",
+                "amber/org/b",
+                "amber/root/a",
+                "amber/root/b",
+                "blue/org/a",
+                "blue/org/b",
+                "blue/root/a",
+                "blue/root/b",
+            ],
+        ),
         ("shards/amber/clusters/*", vec!["amber/org/a", "amber/org/b", "amber/root/a", "amber/root/b"]),
         ("shards/*/clusters/root", vec!["amber/root/a", "amber/root/b", "blue/root/a", "blue/root/b"]),
         ("shards/%2A/clusters/root", vec!["amber/root/a", "amber/root/b", "blue/root/a", "blue/root/b"]),
@@ -137,12 +153,16 @@ async fn a_list_of_any_size_and_form_is_the_objects_between_commas() {
         assert!(answer.text() == expected, "{count} objects of {size}");
         let beta = world.json(&WIDGETS.replace("/v1/", "/v1beta1/")).await;
         assert_eq!(names(&beta), names(&list));
-        assert!(beta["items"].as_array().expect("items").iter().all(|i| i["apiVersion"] == "example.dev/v1beta1"));
+        assert!(
+            beta["items"].as_array().expect("items").iter().all(|i| i["apiVersion"] == "example.dev/v1beta1")
+        );
         let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         let partial = world.call(Method::GET, WIDGETS, &[("accept", accept)]).await.json();
         assert_eq!(names(&partial), names(&list));
         assert!(partial["items"].as_array().expect("items").iter().all(|item| {
-            item["kind"] == "PartialObjectMetadata" && item["apiVersion"] == "meta.k8s.io/v1" && item.get("spec").is_none()
+            item["kind"] == "PartialObjectMetadata"
+                && item["apiVersion"] == "meta.k8s.io/v1"
+                && item.get("spec").is_none()
         }));
     }
 }
@@ -183,7 +203,9 @@ async fn gzip_is_for_large_bodies_of_clients_that_accept_it() {
 async fn b004_a_quiet_type_knows_the_versions_of_a_busy_one() {
     let world = World::new();
     let version = world.fill(100, 1).await;
-    let quiet = format!("/services/cache/shards/*/clusters/*/apis/apis.kcp.io/v1alpha1/apiexports?resourceVersion={version}");
+    let quiet = format!(
+        "/services/cache/shards/*/clusters/*/apis/apis.kcp.io/v1alpha1/apiexports?resourceVersion={version}"
+    );
     let list = world.json(&quiet).await;
     assert_eq!(list["metadata"]["resourceVersion"], json!(version));
 }

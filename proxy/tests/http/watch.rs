@@ -51,7 +51,8 @@ async fn w6_resuming_at_any_version_gives_exactly_what_follows() {
     let mut versions = vec![start.clone()];
     for n in 0..30_usize {
         let path = format!("s/c/n/o-{}", n % 4);
-        let version = if n % 7 == 6 { world.delete(&path).await } else { world.put(&path, "", &json!(n)).await };
+        let version =
+            if n % 7 == 6 { world.delete(&path).await } else { world.put(&path, "", &json!(n)).await };
         versions.push(version);
     }
     let mut whole = world.watch(&format!("resourceVersion={start}")).await;
@@ -65,8 +66,10 @@ async fn w6_resuming_at_any_version_gives_exactly_what_follows() {
             assert_eq!(resumed.line().await.as_ref(), Some(expected), "after {version}");
         }
     }
-    let seen: Vec<u64> =
-        events.iter().map(|line| version_of(&serde_json::from_str::<Value>(line).expect("JSON")["object"])).collect();
+    let seen: Vec<u64> = events
+        .iter()
+        .map(|line| version_of(&serde_json::from_str::<Value>(line).expect("JSON")["object"]))
+        .collect();
     let told: Vec<u64> = versions[1..].iter().map(|version| version.parse().expect("a number")).collect();
     assert_eq!(seen, told);
 }
@@ -102,7 +105,12 @@ async fn b026_w9_an_object_leaving_the_selector_is_deleted_with_previous_content
     let mut seen = vec![];
     for _ in 0..5 {
         let (kind, object) = lines.event().await;
-        seen.push((kind, object["spec"]["n"].clone(), object["metadata"]["labels"]["x"].clone(), version_of(&object)));
+        seen.push((
+            kind,
+            object["spec"]["n"].clone(),
+            object["metadata"]["labels"]["x"].clone(),
+            version_of(&object),
+        ));
     }
     let number = |text: &str| text.parse::<u64>().expect("a number");
     let seen: Vec<_> = seen.iter().map(|(kind, n, x, version)| (kind.as_str(), n, x, *version)).collect();
@@ -138,7 +146,10 @@ async fn b044_w7_a_version_before_the_history_is_an_expired_error_in_the_stream(
     }
     let mut lines = world.watch(&format!("resourceVersion={first}")).await;
     let (kind, status) = lines.event().await;
-    assert_eq!((kind.as_str(), &status["code"], &status["reason"]), ("ERROR", &json!(410), &json!("Expired")));
+    assert_eq!(
+        (kind.as_str(), &status["code"], &status["reason"]),
+        ("ERROR", &json!(410), &json!("Expired"))
+    );
     assert_eq!(status["message"], json!(format!("too old resource version: {first} ({second})")));
     assert_eq!(lines.line().await, None);
     // B046: what was just listed can be watched.
@@ -158,7 +169,9 @@ async fn d4_d5_versions_of_the_future_and_of_other_timelines_are_refused_in_the_
     }
     let foreign = (head - (1 << 40)).to_string();
     for version in [(head + 1024).to_string(), u64::MAX.to_string(), foreign, "5".to_owned()] {
-        for query in ["", "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"] {
+        for query in
+            ["", "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"]
+        {
             let mut lines = world.watch(&format!("resourceVersion={version}{query}")).await;
             let (kind, status) = lines.event().await;
             assert_eq!(
@@ -176,7 +189,11 @@ async fn d4_d5_versions_of_the_future_and_of_other_timelines_are_refused_in_the_
 async fn w15_b043_events_are_single_compact_lines_whatever_is_asked_for() {
     let world = World::new();
     world.put("s/c/n/a", "", &json!({ "text": "line\nbreak ü €  " })).await;
-    let headers = [("accept-encoding", "gzip"), ("user-agent", "curl/8.0"), ("accept", "application/json;stream=watch")];
+    let headers = [
+        ("accept-encoding", "gzip"),
+        ("user-agent", "curl/8.0"),
+        ("accept", "application/json;stream=watch"),
+    ];
     let mut lines = world.watch_at(&format!("{WIDGETS}?watch=true&pretty=true"), &headers).await;
     assert_eq!(lines.headers["content-type"], "application/json");
     assert_eq!(lines.headers["cache-control"], "no-cache, private");
@@ -194,13 +211,14 @@ async fn w15_b043_events_are_single_compact_lines_whatever_is_asked_for() {
 #[tokio::test]
 async fn other_versions_and_metadata_clients_see_their_form_of_every_event() {
     let world = World::new();
+    let before = world.head();
     world.put("s/c/n/a", "", &json!({ "n": 0 })).await;
     let beta = WIDGETS.replace("/v1/", "/v1beta1/");
     let mut beta = world.watch_at(&format!("{beta}?watch=true"), &[]).await;
     let accept = [("accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")];
-    let mut partial = world
-        .watch_at(&format!("{WIDGETS}?watch=true&allowWatchBookmarks=true&timeoutSeconds=1"), &accept)
-        .await;
+    let query = format!("timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={before}");
+    let path = format!("{WIDGETS}?watch=true&{query}");
+    let mut partial = world.watch_at(&path, &accept).await;
     world.put("s/c/n/a", "", &json!({ "n": 1 })).await;
     world.delete("s/c/n/a").await;
     for kind in ["ADDED", "MODIFIED", "DELETED"] {
@@ -219,7 +237,8 @@ async fn other_versions_and_metadata_clients_see_their_form_of_every_event() {
 async fn s_watches_of_disjoint_shards_share_the_events_between_them() {
     let world = World::new();
     let mut shards = vec![];
-    for (start, end) in [("0000000000000000", "8000000000000000"), ("8000000000000000", "10000000000000000")] {
+    for (start, end) in [("0000000000000000", "8000000000000000"), ("8000000000000000", "10000000000000000")]
+    {
         let selector = format!("shardRange(object.metadata.uid,%20'0x{start}',%20'0x{end}')");
         shards.push(world.watch(&format!("shardSelector={selector}&resourceVersion={}", world.head())).await);
     }
@@ -255,6 +274,7 @@ async fn the_legacy_watch_prefix_watches_whatever_the_query_says() {
     let other = format!("{prefix}/namespaces/n/widgets/b?fieldSelector=metadata.name%3Da");
     let expected = "fieldSelector metadata.name doesn't match requested name";
     assert_eq!(world.get(&other).await.status(), (400, "BadRequest".into(), expected.into()));
-    let ordinary = "/services/cache/shards/s/clusters/c/apis/example.dev/v1/namespaces/n/widgets/b?watch=true";
+    let ordinary =
+        "/services/cache/shards/s/clusters/c/apis/example.dev/v1/namespaces/n/widgets/b?watch=true";
     assert_eq!(world.get(ordinary).await.status, StatusCode::OK);
 }

@@ -13,10 +13,13 @@ fn version_of(object: &Value) -> u64 {
 async fn b005_b037_b038_bookmarks_move_on_while_nothing_matches() {
     let world = World::with(|config| config.bookmark_interval = Duration::from_millis(20));
     let start: u64 = world.head().parse().expect("a number");
-    let mut lines = world.watch("resourceVersion=0&allowWatchBookmarks=true&labelSelector=never%3D1").await;
+    let mut lines = world
+        .watch(&format!("resourceVersion={start}&allowWatchBookmarks=true&labelSelector=never%3D1"))
+        .await;
     let mut last = start;
     for round in 0..10 {
-        let written: u64 = world.put("s/c/n/a", "x=1", &json!({ "round": round })).await.parse().expect("a number");
+        let written: u64 =
+            world.put("s/c/n/a", "x=1", &json!({ "round": round })).await.parse().expect("a number");
         loop {
             let (kind, object) = lines.event().await;
             assert_eq!(kind, "BOOKMARK");
@@ -71,7 +74,8 @@ async fn w11_the_timeout_is_kept_after_a_last_bookmark() {
     let world = World::new();
     for seconds in [1, 3] {
         let started = Instant::now();
-        let query = format!("resourceVersion=0&allowWatchBookmarks=true&timeoutSeconds={seconds}");
+        let head = world.head();
+        let query = format!("resourceVersion={head}&allowWatchBookmarks=true&timeoutSeconds={seconds}");
         let mut lines = world.watch(&query).await;
         assert_eq!(lines.brief().await, "BOOKMARK");
         let bookmark = started.elapsed();

@@ -25,9 +25,13 @@ async fn b034_w1_initial_events_end_with_one_annotated_bookmark_and_equal_the_li
             items.push(object);
         };
         assert!(ends_initial(&bookmark), "{bookmark}");
-        assert_eq!((&bookmark["kind"], &bookmark["apiVersion"]), (&json!("Widget"), &json!("example.dev/v1")));
+        assert_eq!(
+            (&bookmark["kind"], &bookmark["apiVersion"]),
+            (&json!("Widget"), &json!("example.dev/v1"))
+        );
         let version = bookmark["metadata"]["resourceVersion"].as_str().expect("a version");
-        let list = world.json(&format!("{WIDGETS}?resourceVersion={version}&resourceVersionMatch=Exact")).await;
+        let list =
+            world.json(&format!("{WIDGETS}?resourceVersion={version}&resourceVersionMatch=Exact")).await;
         assert_eq!(json!(items), list["items"]);
         world.put("s/c/n/new", "", &json!({ "query": query })).await;
         let (kind, object) = lines.event().await;

@@ -275,7 +275,8 @@ fn draft(path: &str, labels: &str, spec: &Value) -> Draft {
     let labels: Vec<(&str, &str)> = labels.split(',').filter_map(|pair| pair.split_once('=')).collect();
     let label_map: serde_json::Map<String, Value> =
         labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
-    let uid = format!("uid-{}", path.replace('/', "-"));
+    // Backwards, because FNV spreads over all bits only what comes early.
+    let uid = format!("{}-uid", path.replace('/', "-").chars().rev().collect::<String>());
     let metadata = json!({
         "name": parts.name, "namespace": parts.namespace, "uid": uid,
         "resourceVersion": std::str::from_utf8(PLACEHOLDER).expect("digits"), "labels": label_map,

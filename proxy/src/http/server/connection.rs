@@ -23,6 +23,7 @@ use crate::access::Access;
 use crate::body::Body;
 use crate::front::Front;
 use crate::http::respond;
+use crate::metrics::HttpMetrics;
 use crate::metrics::labels::Limit;
 use crate::status::ApiError;
 
@@ -43,8 +44,13 @@ where
         return;
     };
     let asked = Arc::new(AtomicBool::new(false));
-    let requests =
-        Requests { front: server.front.clone(), access, asked: Arc::clone(&asked), config: config.clone() };
+    let requests = Requests {
+        front: server.front.clone(),
+        access,
+        asked: Arc::clone(&asked),
+        config: config.clone(),
+        metrics: open.metrics.clone(),
+    };
     let stalled = open.metrics.clone();
     let stream = Guarded::new(stream, config.stall_timeout, move || {
         if let Some(metrics) = &stalled {
@@ -104,6 +110,7 @@ struct Requests {
     access: Access,
     asked: Arc<AtomicBool>,
     config: ServerConfig,
+    metrics: Option<HttpMetrics>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Requests {
@@ -114,6 +121,9 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.asked.store(true, Ordering::Relaxed);
         if head_too_large(&request, &self.config) {
+            if let Some(metrics) = &self.metrics {
+                metrics.refusals.get_or_create(&Limit::Head.into()).inc();
+            }
             let error = ApiError::new(
                 431,
                 "RequestHeaderFieldsTooLarge",
