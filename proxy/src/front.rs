@@ -178,9 +178,7 @@ fn health(phase: &Phase, path: &str) -> Option<Response<Body>> {
     let path = path.split('?').next().unwrap_or_default();
     match (phase, path) {
         (Phase::Ready(_) | Phase::Draining(_), _) => None,
-        (Phase::Opening | Phase::Loading, "/livez") => {
-            Some(respond::text(StatusCode::OK, "ok"))
-        }
+        (Phase::Opening | Phase::Loading, "/livez") => Some(respond::text(StatusCode::OK, "ok")),
         (_, "/livez" | "/readyz" | "/healthz") => {
             let text = format!("[-]store {}\n{} check failed\n", phase.name(), path.trim_start_matches('/'));
             Some(respond::text(StatusCode::INTERNAL_SERVER_ERROR, text))

@@ -32,7 +32,7 @@ const LINEAGE: HeaderName = HeaderName::from_static("x-cache-lineage");
 /// On everything but discovery and OpenAPI.
 const NOT_CACHED: HeaderValue = HeaderValue::from_static("no-cache, private");
 /// A copy of a large store takes the time it takes.
-const ADMIN_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
+const ADMIN_TIMEOUT: Duration = Duration::from_hours(24);
 /// Longest `Audit-ID` that is echoed.
 const AUDIT_ID_MAX: usize = 64;
 /// Start of the headers by which a client asks to act as somebody else.

@@ -53,10 +53,10 @@ impl Default for ServerConfig {
             header_bytes_max: 64 << 10,
             headers_max: 100,
             header_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(180),
+            idle_timeout: Duration::from_mins(3),
             keep_alive_interval: Duration::from_secs(20),
             keep_alive_timeout: Duration::from_secs(20),
-            stall_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_mins(1),
         }
     }
 }

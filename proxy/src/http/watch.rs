@@ -34,7 +34,7 @@ use crate::status::ApiError;
 use stream::{Initial, Stream};
 
 /// Longest lifetime a client can ask for: far more than any connection lives.
-const LIFETIME_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
+const LIFETIME_MAX: Duration = Duration::from_hours(365 * 24);
 
 /// Answers a watch. An error is an HTTP error: the request cannot be understood, or there is no room.
 pub(crate) fn watch(
@@ -46,14 +46,14 @@ pub(crate) fn watch(
     let options = WatchOptions::parse(query)?;
     let fields = named(options.fields, located.path.name.as_deref())?;
     let filter = located.filter(options.labels, fields, options.shards)?;
-    let share = api.limits.watches.take(1, &api.metrics)?;
+    let place = api.limits.watches.take(1, &api.metrics)?;
     let body = match start(api, located, &filter, options.from) {
         Ok((watcher, initial)) => {
             let lifetime = options.timeout.unwrap_or_else(|| default_lifetime(&api.config)).min(LIFETIME_MAX);
             let form = Form::new(&located.type_info, &located.path.version, shape);
             let deadline = Instant::now() + lifetime;
             let stream =
-                Stream::new(Arc::clone(api), watcher, form, options.bookmarks, deadline, lifetime, share);
+                Stream::new(Arc::clone(api), watcher, form, options.bookmarks, deadline, lifetime, place);
             Body::produced(None, |sink| stream.run(initial, sink))
         }
         Err(error) => Body::full(line::error(&error)),

@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::Full;
 use shardcache_proxy::access::{Access, Identity};
@@ -13,7 +14,7 @@ async fn d52_only_administrators_take_backups() {
         [(Access::loopback(), 401), (Access::of(&Identity::shard("s")), 403), (Access::internal(), 501)]
     {
         let mut request: http::Request<Full<_>> =
-            request(Method::POST, BACKUP, &[("host", "localhost")], Default::default());
+            request(Method::POST, BACKUP, &[("host", "localhost")], Bytes::new());
         request.extensions_mut().insert(access);
         assert_eq!(Answer::of(world.send(request).await).await.status().0, expected);
     }

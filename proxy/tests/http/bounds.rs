@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::json;
@@ -42,7 +43,7 @@ async fn lists_share_a_budget_of_bytes_until_they_are_sent() {
     world.fill(10, 10).await;
     let mut unsent = vec![];
     for _ in 0..2 {
-        unsent.push(world.send(request(Method::GET, WIDGETS, &[], Default::default())).await);
+        unsent.push(world.send(request(Method::GET, WIDGETS, &[], Bytes::new())).await);
     }
     assert_turned_away(&world.get(WIDGETS).await);
     assert_eq!(refused(&world, Limit::ListBytes), 1);

@@ -309,7 +309,7 @@ async fn a_head_over_the_limits_is_431() {
     .await;
     let mut connection = served.connect().await;
     let long = "x".repeat(9 << 10);
-    let many = (0..25).map(|n| format!("h{n}: x\r\n")).collect::<String>();
+    let many = "h: x\r\n".repeat(25);
     for headers in [format!("long: {long}\r\n"), many] {
         connection.write(format!("GET /livez HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n")).await;
         let reply = connection.reply().await;

@@ -85,11 +85,11 @@ where
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.watch(cx, |stream, cx| stream.poll_flush(cx))
+        self.watch(cx, AsyncWrite::poll_flush)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.watch(cx, |stream, cx| stream.poll_shutdown(cx))
+        self.watch(cx, AsyncWrite::poll_shutdown)
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
         let slow_reader = async {
             let mut buf = [0; 64];
             for _ in 0..8 {
-                tokio::time::sleep(patience / 4).await;
+                sleep(patience / 4).await;
                 far.read_exact(&mut buf).await.expect("bytes");
             }
         };
