@@ -54,8 +54,9 @@ pub struct BackupArgs {
     pub output: PathBuf,
 }
 
-/// Arguments of `serve`.
+/// Arguments of `serve`. Where a flag is given twice, the last one counts.
 #[derive(Debug, Args)]
+#[command(args_override_self = true)]
 pub struct ServeArgs {
     /// YAML file with any of the settings below (without `--`), and further `types` to serve.
     #[arg(long, value_name = "FILE", env = "SHARDCACHE_CONFIG")]

@@ -110,12 +110,17 @@ impl Instance {
         &self.front
     }
 
-    /// Waits until requests are served, or says why they never will be.
+    /// Waits until requests are served, or says why they never will be. A failure that the instance
+    /// recovers from by itself is waited out.
     pub async fn ready(&self) -> Result<ProxyService, Failure> {
-        let settled = |phase: &Phase| !matches!(phase, Phase::Opening | Phase::Loading);
-        match self.front.clone().wait_for(settled).await {
-            Phase::Ready(service) | Phase::Draining(service) => Ok(service),
-            _ => Err(self.failure.borrow().clone().unwrap_or_else(ended)),
+        let mut front = self.front.clone();
+        let served = |phase: &Phase| matches!(phase, Phase::Ready(_) | Phase::Draining(_) | Phase::Stopped);
+        tokio::select! {
+            phase = front.wait_for(served) => match phase {
+                Phase::Ready(service) | Phase::Draining(service) => Ok(service),
+                _ => Err(self.failure.borrow().clone().unwrap_or_else(ended)),
+            },
+            failure = self.failed() => Err(failure),
         }
     }
 
