@@ -45,8 +45,6 @@ pub struct HttpMetrics {
     pub refusals: Family<ByLimit, Counter>,
     /// Bytes of request bodies read.
     pub request_bytes: Counter,
-    /// Bytes of answer bodies handed to connections, before compression; watches included.
-    pub response_bytes: Counter,
     /// Open connections.
     pub connections: Gauge,
     /// Accepted connections.
@@ -79,7 +77,7 @@ pub struct WatchMetrics {
     pub events: Counter,
     /// Bookmarks sent.
     pub bookmarks: Counter,
-    /// Watches started from the durable log because memory no longer held their position.
+    /// How often a watch went to the durable log because memory no longer held its position.
     pub cold_starts: Counter,
     /// Distinct (type, selector) classes that events are dispatched to.
     pub classes: Gauge,
@@ -103,8 +101,6 @@ pub struct WriteMetrics {
 pub struct CacheMetrics {
     /// Seconds from a commit's arrival at the reflector to its publication.
     pub publish_lag: Histogram,
-    /// Seconds a read waited for a snapshot that is new enough.
-    pub freshness_wait: Histogram,
     /// Newest published revision, comparable with the store's.
     pub revision: Gauge,
     /// Live objects.
@@ -192,12 +188,6 @@ impl Metrics {
             Unit::Bytes,
             http.request_bytes.clone(),
         );
-        registry.register_with_unit(
-            "shardcache_http_response_body",
-            "Bytes of answer bodies before compression",
-            Unit::Bytes,
-            http.response_bytes.clone(),
-        );
         registry.register("shardcache_http_open_connections", "Open connections", http.connections.clone());
         registry.register(
             "shardcache_http_accepted_connections",
@@ -237,7 +227,7 @@ impl Metrics {
         registry.register("shardcache_watch_bookmarks", "Bookmarks sent to watches", watch.bookmarks.clone());
         registry.register(
             "shardcache_watch_cold_starts",
-            "Watches that began in the durable log",
+            "How often a watch went to the durable log",
             watch.cold_starts.clone(),
         );
         registry.register(
@@ -281,12 +271,6 @@ impl Metrics {
             "Time from a commit's arrival to its publication",
             Unit::Seconds,
             cache.publish_lag.clone(),
-        );
-        registry.register_with_unit(
-            "shardcache_cache_freshness_wait",
-            "Time a read waited for a snapshot that is new enough",
-            Unit::Seconds,
-            cache.freshness_wait.clone(),
         );
         registry.register("shardcache_cache_revision", "Newest published revision", cache.revision.clone());
         registry.register("shardcache_cache_objects", "Live objects", cache.objects.clone());
@@ -336,7 +320,6 @@ impl Default for Metrics {
                 in_flight: Family::default(),
                 refusals: Family::default(),
                 request_bytes: Counter::default(),
-                response_bytes: Counter::default(),
                 connections: Gauge::default(),
                 connections_accepted: Counter::default(),
                 handshake_failures: Counter::default(),
@@ -355,7 +338,6 @@ impl Default for Metrics {
             },
             cache: CacheMetrics {
                 publish_lag: latency(),
-                freshness_wait: latency(),
                 revision: Gauge::default(),
                 objects: Gauge::default(),
                 object_bytes: Gauge::default(),

@@ -204,6 +204,9 @@ impl Watcher {
         if self.state != state {
             self.shared.watchers(self.state).dec();
             self.shared.watchers(state).inc();
+            if state == State::Cold {
+                self.shared.metrics.watch.cold_starts.inc();
+            }
             self.state = state;
         }
     }

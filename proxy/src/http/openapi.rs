@@ -4,12 +4,14 @@
 //! leaves validation to the server, and `create` and `apply` work without flags), and that the list
 //! operation takes `shardSelector` (KEP-5866). So every operation is there with its parameters and its
 //! `x-kubernetes-group-version-kind`, while the schemas are open objects: what is stored is not
-//! validated. `/openapi/v2` does not exist; kubectl asks for it only after v3 failed, and does without.
+//! validated. `/openapi/v2` is a document without paths: kubectl asks for it when a kind is not in v3, and
+//! with nothing in it goes on to say that there is no such kind; older ones find nothing to check against.
 //!
 //! A document's URL carries a hash of what it is made from. With that hash it may be kept for ever; with
 //! another one the client is sent to the right URL.
 
 mod document;
+mod v2;
 
 use ::http::header::{CACHE_CONTROL, HeaderValue, LOCATION};
 use ::http::{HeaderMap, Response, StatusCode};
@@ -27,7 +29,7 @@ use crate::status::ApiError;
 use crate::types::{TypeInfo, Types};
 use document::GroupVersion;
 
-/// Answers a GET of `/openapi/v3` or one of its documents; everything else is 404.
+/// Answers a GET of `/openapi/v3`, one of its documents, or `/openapi/v2`; everything else is 404.
 pub fn respond(
     types: &Types,
     shard: &Part,
@@ -36,7 +38,11 @@ pub fn respond(
     query: &str,
     headers: &HeaderMap,
 ) -> Result<Response<Body>, ApiError> {
-    let ScopedPath::OpenApiV3(piece) = path else { return Err(ApiError::no_such_path()) };
+    let piece = match path {
+        ScopedPath::OpenApiV3(piece) => piece,
+        ScopedPath::OpenApiV2 => return Ok(v2::respond(headers)),
+        _ => return Err(ApiError::no_such_path()),
+    };
     let writable = matches!((shard, cluster), (Part::One(_), Part::One(_)));
     let documents = documents(types, shard, cluster, writable);
     let Some(piece) = piece else {

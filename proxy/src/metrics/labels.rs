@@ -82,8 +82,6 @@ label! {
         Watches = "watches",
         /// Bytes of lists being written.
         ListBytes = "list_bytes",
-        /// Size of a request's head.
-        Head = "head",
         /// Time a client may take to send a request's head.
         HeadTime = "head_time",
         /// Size of a request's body.
@@ -92,8 +90,6 @@ label! {
         BodyTime = "body_time",
         /// Time a client may take without reading any of the answer.
         StalledReader = "stalled_reader",
-        /// Writes waiting for the store's writer.
-        WriteQueue = "write_queue",
     }
 }
 

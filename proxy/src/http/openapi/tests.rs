@@ -153,9 +153,10 @@ async fn the_hash_follows_what_the_document_shows() {
 }
 
 #[test]
-fn openapi_v2_and_unknown_documents_are_not_found() {
+fn unknown_documents_are_not_found() {
     let (shard, cluster) = scope(true);
-    for path in [ScopedPath::OpenApiV2, ScopedPath::OpenApiV3(Some("apis/nobody.io/v1".into()))] {
+    for path in ["apis/nobody.io/v1", "apis/apis.kcp.io", "version", ""] {
+        let path = ScopedPath::OpenApiV3(Some(path.into()));
         let error =
             respond(&types("v1"), &shard, &cluster, &path, "", &HeaderMap::new()).expect_err("unknown");
         assert_eq!(error.code, 404, "{path:?}");
