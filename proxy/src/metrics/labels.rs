@@ -82,6 +82,8 @@ label! {
         Watches = "watches",
         /// Bytes of lists being written.
         ListBytes = "list_bytes",
+        /// Size of a request's head.
+        Head = "head",
         /// Time a client may take to send a request's head.
         HeadTime = "head_time",
         /// Size of a request's body.
