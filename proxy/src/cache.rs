@@ -52,7 +52,7 @@ use crate::metrics::Metrics;
 use crate::metrics::labels::State;
 use crate::types::Types;
 use feed::Feed;
-use label_index::IndexRequests;
+use label_index::{IndexRequests, LabelIndexes};
 use retained::{Limits, Retained};
 
 /// Label indexes that can wait to be built.
@@ -80,7 +80,7 @@ impl Default for CacheConfig {
         Self {
             history_bytes: 256 << 20,
             snapshots_max: 64,
-            snapshot_age: Duration::from_secs(300),
+            snapshot_age: Duration::from_mins(5),
             snapshot_bytes: 256 << 20,
             cold_readers_max: 64,
         }
@@ -157,7 +157,8 @@ impl WatchCache {
         let (requests, wanted) = mpsc::channel(INDEX_REQUESTS_MAX);
         let requests = IndexRequests(requests);
         let types = types.at(&subscription.state);
-        let snapshot = Snapshot::indexed(subscription.state, types, Default::default(), requests.clone());
+        let snapshot =
+            Snapshot::indexed(subscription.state, types, LabelIndexes::default(), requests.clone());
         let limits =
             Limits { count: config.snapshots_max, age: config.snapshot_age, bytes: config.snapshot_bytes };
         let shared = Arc::new(Shared {

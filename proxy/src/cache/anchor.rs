@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use shardcache_storage::{Event, KeyParts, Object};
 
+use super::scan::demanded;
 use crate::filter::Filter;
 use crate::selector::{HashField, Operator, Requirement, fnv1a64};
 
@@ -226,9 +227,7 @@ impl Shapes {
 
 /// The levels a filter fixes, and a key with their values.
 fn concrete(filter: &Filter) -> (u8, KeyParts<'_>) {
-    let scope = &filter.scope;
-    let (shard, cluster) = (scope.shard.one(), scope.cluster.one());
-    let (namespace, name) = (scope.namespace.as_deref(), filter.fields.name());
+    let [shard, cluster, namespace, name] = demanded(filter);
     let fixed = [(SHARD, shard), (CLUSTER, cluster), (NAMESPACE, namespace), (NAME, name)];
     let levels = fixed.into_iter().filter(|(_, part)| part.is_some()).map(|(level, _)| level).sum();
     let key = KeyParts {

@@ -47,8 +47,8 @@ pub enum Transition {
 
 impl Transition {
     /// Kubernetes' table: kube-apiserver's watch cache decides alike.
-    pub(crate) fn of(matched: bool, matches: bool) -> Option<Self> {
-        match (matched, matches) {
+    pub(crate) fn of(was: bool, is: bool) -> Option<Self> {
+        match (was, is) {
             (false, true) => Some(Self::Added),
             (true, true) => Some(Self::Modified),
             (true, false) => Some(Self::Deleted),

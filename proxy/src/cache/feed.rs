@@ -45,7 +45,9 @@ impl Feed {
         for chunk in events.chunks(CHUNK_EVENTS) {
             // The history comes first: a watcher that finds its class's ring too short looks there.
             let mut history = self.history.write();
-            chunk.iter().for_each(|event| history.append(Arc::clone(event)));
+            for event in chunk {
+                history.append(Arc::clone(event));
+            }
             drop(history);
             let dispatched = self.registry.lock().dispatch(chunk);
             dispatched.woken.iter().for_each(|class| class.wake());

@@ -106,7 +106,9 @@ impl LabelIndexes {
         }
         for event in events {
             if let Some(indexes) = self.types.get_mut(&event.type_name) {
-                indexes.iter_mut().for_each(|index| index.apply(event));
+                for index in indexes {
+                    index.apply(event);
+                }
             }
         }
     }

@@ -76,7 +76,17 @@ where
     }
 }
 
-/// What a filter demands of each level of the key: shard, cluster, namespace, name.
+/// What a filter demands of each level of the key (shard, cluster, namespace, name), if one value. It may
+/// demand more, even what cannot be: this is where to look, the filter decides.
+pub(crate) fn demanded(filter: &Filter) -> [Option<&str>; 4] {
+    let scope = &filter.scope;
+    let mut terms = filter.fields.terms().iter();
+    let field = terms.find(|term| term.equal && &*term.field == "metadata.namespace");
+    let namespace = scope.namespace.as_ref().or(field.map(|term| &term.value));
+    [scope.shard.one(), scope.cluster.one(), namespace.map(|name| &**name), filter.fields.name()]
+}
+
+/// [`demanded`], by level.
 struct Levels<'f>([Option<&'f str>; 4]);
 
 /// Where a key lies, seen from what the levels demand.
@@ -89,9 +99,7 @@ enum Place {
 
 impl<'f> Levels<'f> {
     fn of(filter: &'f Filter) -> Self {
-        let scope = &filter.scope;
-        let name = filter.fields.name();
-        Self([scope.shard.one(), scope.cluster.one(), scope.namespace.as_deref(), name])
+        Self(demanded(filter))
     }
 
     fn are_open(&self) -> bool {

@@ -242,3 +242,9 @@ pub(crate) fn cases(default: u32) -> u32 {
     let wanted = std::env::var("SHARDCACHE_PROPERTY_CASES").ok().and_then(|text| text.parse().ok());
     wanted.unwrap_or(default).max(default)
 }
+
+/// Runs a future in a test that is not async.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime starts").block_on(future)
+}
