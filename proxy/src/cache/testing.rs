@@ -1,11 +1,15 @@
 //! What the cache's tests share: small objects, a store in memory, and a reflector stepped by hand.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use futures::future::BoxFuture;
 use shardcache_storage::{
-    Action, Change, Draft, Event, Guard, Key, MemoryStore, Object, Opening, PLACEHOLDER, ResourceVersion,
-    Revision, Span, Spans, State, Store, Tag, TypeName,
+    Action, BackupReport, Change, Draft, Event, Guard, Health, Key, Lineage, LogPage, MemoryStore, Object,
+    Opening, PLACEHOLDER, ReadLimit, Receipt, ResourceVersion, Revision, Span, Spans, State, StorageError,
+    Store, Subscription, Tag, TypeName,
 };
 
 use super::{CacheConfig, Reflector, Snapshot, WatchCache, WatchStep, Watcher};
@@ -89,7 +93,58 @@ pub(crate) struct World {
     pub(crate) cache: WatchCache,
     pub(crate) reflector: Reflector,
     pub(crate) metrics: Metrics,
+    /// Makes reads of the store's log fail while set.
+    pub(crate) failing: Arc<AtomicBool>,
+    /// Reads of the store's log so far.
+    pub(crate) log_reads: Arc<AtomicUsize>,
     config: CacheConfig,
+}
+
+/// The store as the cache sees it: reads of the log are counted, and fail on demand.
+struct Observed {
+    store: Arc<MemoryStore>,
+    failing: Arc<AtomicBool>,
+    log_reads: Arc<AtomicUsize>,
+}
+
+impl Store for Observed {
+    fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
+        self.store.commit(changes)
+    }
+
+    fn subscribe(&self) -> Subscription {
+        self.store.subscribe()
+    }
+
+    fn lineage(&self) -> Arc<Lineage> {
+        self.store.lineage()
+    }
+
+    fn events(
+        &self,
+        type_name: &TypeName,
+        after: Revision,
+        up_to: Revision,
+        limit: ReadLimit,
+    ) -> BoxFuture<'static, Result<LogPage, StorageError>> {
+        self.log_reads.fetch_add(1, Ordering::Relaxed);
+        if self.failing.load(Ordering::Relaxed) {
+            return Box::pin(async { Err(StorageError::Corrupt("on demand".to_owned())) });
+        }
+        self.store.events(type_name, after, up_to, limit)
+    }
+
+    fn backup(&self, to: PathBuf) -> BoxFuture<'static, Result<BackupReport, StorageError>> {
+        self.store.backup(to)
+    }
+
+    fn health(&self) -> Health {
+        self.store.health()
+    }
+
+    fn close(&self) -> BoxFuture<'static, Result<(), StorageError>> {
+        self.store.close()
+    }
 }
 
 /// A new store in memory.
@@ -105,20 +160,22 @@ impl World {
 
     pub(crate) fn with(config: CacheConfig) -> Self {
         let store = store();
-        let (cache, reflector, metrics) = Self::open(&store, &config);
-        Self { store, cache, reflector, metrics, config }
-    }
-
-    fn open(store: &Arc<MemoryStore>, config: &CacheConfig) -> (WatchCache, Reflector, Metrics) {
-        let metrics = Metrics::default();
-        let types = Types::builtin(Vec::new());
-        let (cache, reflector) = WatchCache::open(Arc::clone(store) as _, &types, config.clone(), &metrics);
-        (cache, reflector, metrics)
+        let (failing, log_reads) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let observed = Observed {
+            store: Arc::clone(&store),
+            failing: Arc::clone(&failing),
+            log_reads: Arc::clone(&log_reads),
+        };
+        let (cache, reflector, metrics) = open(observed, &config);
+        Self { store, cache, reflector, metrics, failing, log_reads, config }
     }
 
     /// Throws the cache away and opens another one over the same store, as a restart does.
     pub(crate) fn restart(&mut self) {
-        (self.cache, self.reflector, self.metrics) = Self::open(&self.store, &self.config);
+        let store = Arc::clone(&self.store);
+        let (failing, log_reads) = (Arc::clone(&self.failing), Arc::clone(&self.log_reads));
+        let observed = Observed { store, failing, log_reads };
+        (self.cache, self.reflector, self.metrics) = open(observed, &self.config);
     }
 
     /// Commits changes that must all apply, without moving the reflector.
@@ -167,6 +224,13 @@ impl World {
     pub(crate) fn watch(&self, filter: Filter, after: Revision) -> Watcher {
         self.cache.watch(&widgets(), filter, after).expect("the history reaches there")
     }
+}
+
+fn open(store: Observed, config: &CacheConfig) -> (WatchCache, Reflector, Metrics) {
+    let metrics = Metrics::default();
+    let types = Types::builtin(Vec::new());
+    let (cache, reflector) = WatchCache::open(Arc::new(store), &types, config.clone(), &metrics);
+    (cache, reflector, metrics)
 }
 
 /// Everything a watcher can yield without waiting: `+`, `~`, `-`, then name and content; `!` for an end.
