@@ -20,6 +20,9 @@ options = parser.parse_args()
 
 EXPORT = {"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "cowboys", "labels": {"tier": "gold"}}, "spec": {"resources": []}}
 
+# Core objects that a shard keeps to itself, and a template that is not YAML before it is filled in.
+NOT_FOR_THE_CACHE = {"metrics-2-service-account.yaml", "metrics-4-service-account-secret.yaml", "workspacetype-root.yaml"}
+
 
 class Kubectl:
     """kubectl with its caches in a directory of the test."""
@@ -80,7 +83,7 @@ def verbs(amber, everywhere):
     assert "apiexports" in amber("api-resources") and "apis.kcp.io/v1alpha2" in amber("api-versions")
     assert "deleted" in amber("delete", "apiexport", "second", "--timeout=20s")
     assert "deleted" in amber("delete", "apiexports", "--all", "--timeout=20s")
-    refused = everywhere("create", "-f", "-", stdin=manifest, code=1)
+    refused = everywhere("create", "--validate=false", "-f", "-", stdin=manifest, code=1)
     assert "MethodNotAllowed" in refused or "does not allow this method" in refused, refused
 
 
@@ -114,7 +117,7 @@ def real_data(server, directory, everywhere):
     if not options.data or not data.is_dir():
         print("SKIPPED: kubectl over real kcp objects: no data directory", flush=True)
         return
-    files = sorted(str(f) for folder in ("crds", "root") for f in (data / folder).glob("*.yaml"))
+    files = sorted(str(f) for folder in ("crds", "root") for f in (data / folder).glob("*.yaml") if f.name not in NOT_FOR_THE_CACHE)
     files += [str(data / "examples/cowboys" / name) for name in ("apiexport.yaml", "apiresourceschema.yaml")]
     arguments = [piece for file in files for piece in ("-f", file)]
     for shard, cluster in (("amber", "root"), ("sapphire", "root"), ("sapphire", "2f9k3hq1")):
