@@ -13,6 +13,7 @@ pub use crate::http::accept::Shape;
 use crate::types::TypeInfo;
 
 const PARTIAL_START: &[u8] = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#;
+const PARTIAL_ITEM_START: &[u8] = br#"{"metadata":"#;
 const PARTIAL_END: &[u8] = b"}";
 
 /// How one request wants objects of one type.
@@ -23,6 +24,7 @@ pub struct Form {
     kind: Box<str>,
     list_kind: Box<str>,
     shape: Shape,
+    partial_start: &'static [u8],
 }
 
 impl Form {
@@ -33,7 +35,16 @@ impl Form {
             kind: type_info.kind.as_str().into(),
             list_kind: type_info.list_kind.as_str().into(),
             shape,
+            partial_start: PARTIAL_START,
         }
+    }
+
+    /// The form for items of a list. Items of a `PartialObjectMetadataList` do without `kind` and
+    /// `apiVersion`, as they do in kube-apiserver's protobuf answer, which client-go asks for first: its
+    /// consistency detector compares list items with watched objects, whose type its decoder removes.
+    #[must_use]
+    pub fn for_items(self) -> Self {
+        Self { partial_start: PARTIAL_ITEM_START, ..self }
     }
 
     /// `apiVersion` and `kind` of single objects, as on bookmarks.
@@ -69,7 +80,9 @@ impl Form {
     pub fn len(&self, object: &Object) -> usize {
         let spans = object.spans();
         match self.shape {
-            Shape::PartialMetadata => PARTIAL_START.len() + spans.metadata.len as usize + PARTIAL_END.len(),
+            Shape::PartialMetadata => {
+                self.partial_start.len() + spans.metadata.len as usize + PARTIAL_END.len()
+            }
             Shape::Object | Shape::Table => {
                 object.body_bytes().len() - spans.api_version.len as usize + self.api_version.len()
             }
@@ -92,7 +105,7 @@ impl Form {
 
     fn body(&self, weave: &mut Weave, body: &Bytes, spans: Spans) {
         if self.shape == Shape::PartialMetadata {
-            weave.fixed(PARTIAL_START);
+            weave.fixed(self.partial_start);
             weave.shared(body.slice(spans.metadata.range()));
             weave.fixed(PARTIAL_END);
             return;

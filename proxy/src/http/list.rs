@@ -68,7 +68,7 @@ pub(crate) async fn list(
     let version = shown.version;
     let collection =
         Arc::new(Collection { source: shown.source, type_name: located.type_info.name.clone(), filter });
-    let form = Form::new(&located.type_info, &located.path.version, representation.shape);
+    let form = Form::new(&located.type_info, &located.path.version, representation.shape).for_items();
     let page = match limit {
         Some(limit) => {
             paged(api, located, &form, &collection, shown.after, shown.counted, limit, version).await?
@@ -117,7 +117,7 @@ pub(crate) fn of_objects(
     version: ResourceVersion,
     representation: Representation,
 ) -> Response<Body> {
-    let form = Form::new(&located.type_info, &located.path.version, representation.shape);
+    let form = Form::new(&located.type_info, &located.path.version, representation.shape).for_items();
     let page =
         Page { len: Some(length(&form, &objects)), items: Items::Picked(objects.into_iter()), next: None };
     respond_with(api, share, form, page, version, None, representation)
