@@ -33,7 +33,7 @@ use shardcache_storage::Key;
 
 use crate::body::Body;
 use crate::http::path::ResourcePath;
-use crate::http::route;
+use crate::http::{protobuf, route};
 use crate::metrics::labels::WriteRefusal;
 use crate::scope::Scope;
 use crate::service::Api;
@@ -63,8 +63,11 @@ pub struct WriteRequest {
 
 /// Performs a write. When this resolves to a success, the write is durable and published: every list
 /// and watch from then on shows it. Dropping the future does not take back what was submitted.
-pub async fn write(api: &Api, request: WriteRequest) -> Result<Response<Body>, ApiError> {
-    let outcome = dispatch(api, &request).await;
+pub async fn write(api: &Api, mut request: WriteRequest) -> Result<Response<Body>, ApiError> {
+    let outcome = match protobuf::into_json(&mut request.headers, &mut request.body) {
+        Ok(()) => dispatch(api, &request).await,
+        Err(error) => Err(error),
+    };
     if let Err(error) = &outcome {
         api.metrics.write.refusals.get_or_create(&refusal(error).into()).inc();
     }
