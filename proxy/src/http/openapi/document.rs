@@ -143,7 +143,7 @@ impl<'a> GroupVersion<'a> {
             json!({"schema": {"$ref": format!("#/components/schemas/{}", self.schema_name(&info.kind))}});
         let any = |json_type: &str| json!({"schema": {"type": json_type}});
         let content = match action {
-            "post" | "put" => json!({"application/json": object, "application/yaml": object}),
+            "post" | "put" => json!({"application/json": object}),
             "patch" => json!({
                 "application/json-patch+json": {"schema": {"type": "array", "items": {"type": "object"}}},
                 "application/merge-patch+json": any("object"),
