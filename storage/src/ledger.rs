@@ -106,3 +106,6 @@ fn check(guard: &Guard, current: Option<&Object>) -> Result<(), Refusal> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -153,3 +153,6 @@ impl Lineage {
         if issued { Standing::Issued(revision) } else { Standing::Foreign }
     }
 }
+
+#[cfg(test)]
+mod tests;

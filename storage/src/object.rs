@@ -532,4 +532,4 @@ fn verify_checksum(record: &[u8]) -> Result<(), RecordError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -131,11 +131,11 @@ impl Store for RedbStore {
         limit: ReadLimit,
     ) -> BoxFuture<'static, Result<LogPage, StorageError>> {
         let (shared, readers) = (Arc::clone(&self.shared), Arc::clone(&self.readers));
-        let (type_name, head) = (type_name.clone(), self.committer.state().head());
+        let head = self.committer.state().head();
+        let wanted = read::Wanted { type_name: type_name.clone(), after, up_to, head, limit };
         async move {
             let _permit = readers.acquire_owned().await.map_err(|_| StorageError::Closed)?;
-            let read = move || read::page(&shared, &type_name, (after, up_to), head, limit);
-            blocking(read).await
+            blocking(move || read::page(&shared, &wanted)).await
         }
         .boxed()
     }

@@ -277,3 +277,6 @@ fn answer<T>(reply: Reply<T>, result: Result<T, StorageError>) {
     // The caller may have stopped waiting; what it asked for happened all the same.
     drop(reply.send(result));
 }
+
+#[cfg(test)]
+mod tests;

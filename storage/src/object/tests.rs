@@ -1,17 +1,25 @@
+//! Records, there and back and damaged.
+
 use super::*;
 use crate::resource_version::{PLACEHOLDER, Tag};
 
 fn draft() -> Draft {
-    let key = Key::new("amber", "root", "", "x").expect("legal");
-    let body = br#"{"apiVersion":"v1","metadata":{"resourceVersion":"0000000000000000000","uid":"u-1"}}"#;
-    let at = |needle: &[u8]| body.windows(needle.len()).position(|w| w == needle).expect("present") as u32;
+    draft_of(&Key::new("amber", "root", "", "x").expect("legal"), "u-1")
+}
+
+/// A small object with a uid, or none.
+pub(crate) fn draft_of(key: &Key, uid: &str) -> Draft {
+    let digits = std::str::from_utf8(PLACEHOLDER).expect("digits");
+    let body = format!(r#"{{"apiVersion":"v1","metadata":{{"resourceVersion":"{digits}","uid":"{uid}"}}}}"#);
+    let at = |needle: &str| body.find(needle).expect("present") as u32;
+    let metadata_at = at(r#"{"resource"#);
     let spans = Spans {
-        resource_version_at: at(PLACEHOLDER),
-        metadata: Span { at: at(br#"{"resource"#), len: (body.len() - 1) as u32 - at(br#"{"resource"#) },
-        api_version: Span { at: at(b"v1"), len: 2 },
-        uid: Span { at: at(b"u-1"), len: 3 },
+        resource_version_at: at(digits),
+        metadata: Span { at: metadata_at, len: body.len() as u32 - 1 - metadata_at },
+        api_version: Span { at: at("v1"), len: 2 },
+        uid: Span { at: at(r#""uid":""#) + 7, len: uid.len() as u32 },
     };
-    Draft::new(&key, &[("tier", "x"), ("app", "")], body, spans).expect("fits")
+    Draft::new(key, &[("tier", "x"), ("app", "")], body.as_bytes(), spans).expect("fits")
 }
 
 fn sealed() -> Object {

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use redb::{
@@ -28,6 +29,8 @@ pub(crate) struct Handle {
     cache_bytes: usize,
     quick_repair: QuickRepair,
     slot: RwLock<Slot>,
+    /// Changed only while the slot is locked for writing.
+    generation: AtomicU64,
 }
 
 enum Slot {
@@ -51,7 +54,8 @@ impl Handle {
         prewarm(&file)?;
         let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(file)?;
         let slot = RwLock::new(Slot::Writable(database));
-        Ok(Self { factory, disk, cache_bytes, quick_repair, slot })
+        let generation = AtomicU64::new(0);
+        Ok(Self { factory, disk, cache_bytes, quick_repair, slot, generation })
     }
 
     /// What is known about the file.
@@ -87,10 +91,16 @@ impl Handle {
         }
     }
 
-    /// Drops a database that failed.
-    pub(crate) fn take_down(&self) {
+    /// Which database is open: rises with each reopening.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Drops the database of a generation, which failed. Whoever finds the failure first does this,
+    /// reader or writer; one that was opened since is left alone.
+    pub(crate) fn take_down(&self, generation: u64) {
         let mut slot = self.write_slot();
-        if matches!(*slot, Slot::Writable(_)) {
+        if matches!(*slot, Slot::Writable(_)) && self.generation() == generation {
             *slot = Slot::Down;
         }
     }
@@ -103,6 +113,7 @@ impl Handle {
             return Err(redb::Error::DatabaseClosed);
         }
         *slot = Slot::Down;
+        self.generation.fetch_add(1, Ordering::Release);
         self.disk.forgive();
         let file = Disk::new((self.factory)()?, self.disk.clone())?;
         file.sync_data()?;
@@ -138,11 +149,10 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// A failed read: the file is there, but cannot be read now.
+/// A failed read: the file is there, but this database does not read it any more.
 pub(crate) fn unreadable(error: impl Into<redb::Error>) -> StorageError {
     match error.into() {
         redb::Error::Corrupted(problem) => StorageError::Corrupt(problem),
-        redb::Error::DatabaseClosed => StorageError::Closed,
         other => StorageError::ReadOnly(format!("history cannot be read: {other}")),
     }
 }

@@ -232,8 +232,9 @@ impl RedbLog {
 
     /// Drops the failed database and tells whether it can come back.
     fn classify(&self, error: &redb::Error) -> Failure {
-        self.shared.handle.take_down();
-        match self.shared.handle.disk().failure() {
+        let handle = &self.shared.handle;
+        handle.take_down(handle.generation());
+        match handle.disk().failure() {
             Some(failure) => failure,
             None => Failure::Fatal(error.to_string()),
         }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use redb::StorageBackend;
 use redb::backends::FileBackend;
+use redb::{ReadableTable, StorageBackend};
 
 use crate::error::StorageError;
 use crate::failpoint;
@@ -140,7 +140,7 @@ struct BegunStore {
     lineage: Lineage,
     rows: VecDeque<u32>,
     clock_trusted: bool,
-    /// The last durable revision before it, if there was an event, and the time of the opening.
+    /// The last durable revision and the time of the opening, if no row covered it yet.
     time: Option<(Revision, u64)>,
 }
 
@@ -196,10 +196,11 @@ fn begin_incarnation(
         let index = rows.back().map_or(0, |index| index + 1);
         table.insert(index, tables::encode_incarnation(&begun.incarnation).as_slice())?;
         rows.push_back(index);
-        if last_record > Revision::ZERO {
-            let row = (last_record, begun.incarnation.opened_ms);
-            txn.open_table(TIMES)?.insert(row.0.0, row.1)?;
-            time = Some(row);
+        let mut times = txn.open_table(TIMES)?;
+        let covered = times.last()?.is_some_and(|(revision, _)| revision.value() >= last_record.0);
+        if last_record > Revision::ZERO && !covered {
+            times.insert(last_record.0, begun.incarnation.opened_ms)?;
+            time = Some((last_record, begun.incarnation.opened_ms));
         }
     }
     txn.commit()?;
@@ -221,9 +222,7 @@ fn assemble(
     state.set_head(ResourceVersion::new(current.start, current.tag));
     let opened_ms = current.opened_ms;
     // A row of a clock that stood in the future would keep history for too long.
-    let covered = begun.time.map(|(revision, _)| revision);
-    let times = times.into_iter().filter(|(revision, _)| Some(*revision) != covered);
-    let times = times.map(|(revision, ms)| (revision, ms.min(opened_ms))).chain(begun.time);
+    let times = times.into_iter().map(|(revision, ms)| (revision, ms.min(opened_ms))).chain(begun.time);
     let age_ms = options.history_age.as_millis().try_into().unwrap_or(u64::MAX);
     let shared = Arc::new(Shared::new(handle, loaded.history, begun.lineage));
     let log = RedbLog {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use redb::ReadOnlyTable;
+use redb::{ReadOnlyTable, ReadTransaction};
 
 use crate::change::Event;
 use crate::error::StorageError;
@@ -34,27 +34,42 @@ const PAGE_TIME: Duration = Duration::from_millis(250);
 
 type Revs = ReadOnlyTable<u64, &'static [u8]>;
 
-/// One page of the events of a type in `(after, up_to]`; `head` is what is published.
-pub(crate) fn page(
-    shared: &Shared,
-    type_name: &TypeName,
-    (after, up_to): (Revision, Revision),
-    head: Revision,
-    limit: ReadLimit,
-) -> Result<LogPage, StorageError> {
+/// What is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) type_name: TypeName,
+    /// Strictly after this revision …
+    pub(crate) after: Revision,
+    /// … and up to this one.
+    pub(crate) up_to: Revision,
+    /// The published head: the log can be ahead of it for a moment, and nobody may see that.
+    pub(crate) head: Revision,
+    pub(crate) limit: ReadLimit,
+}
+
+/// One page of the log. When the database turns out to have failed, reads the file as it is.
+pub(crate) fn page(shared: &Shared, wanted: &Wanted) -> Result<LogPage, StorageError> {
+    let generation = shared.handle.generation();
+    match try_page(shared, wanted) {
+        Err(StorageError::ReadOnly(_)) => {
+            shared.handle.take_down(generation);
+            try_page(shared, wanted)
+        }
+        result => result,
+    }
+}
+
+fn try_page(shared: &Shared, wanted: &Wanted) -> Result<LogPage, StorageError> {
     let began = Instant::now();
-    // The log can be ahead of what is published for a moment; nobody may see that.
-    let up_to = up_to.min(head);
+    let up_to = wanted.up_to.min(wanted.head);
     let txn = shared.handle.begin_read()?;
     let (revisions, more) = shared
         .history()
-        .between(type_name, after, up_to, limit.events.clamp(1, PAGE_EVENTS))
-        .map_err(|floor| StorageError::Compacted { requested: after, floor })?;
-    let last_wanted = revisions.last().copied();
-    let mut page = LogPage { events: Vec::with_capacity(revisions.len()), complete_to: up_to.max(after) };
-    if more {
-        page.complete_to = last_wanted.expect("there are more than none");
-    }
+        .between(&wanted.type_name, wanted.after, up_to, wanted.limit.events.clamp(1, PAGE_EVENTS))
+        .map_err(|floor| StorageError::Compacted { requested: wanted.after, floor })?;
+    let last = revisions.last().copied();
+    let complete_to = if more { last.expect("there are more than none") } else { up_to.max(wanted.after) };
+    let mut page = LogPage { events: Vec::with_capacity(revisions.len()), complete_to };
     if revisions.is_empty() {
         return Ok(page);
     }
@@ -62,19 +77,37 @@ pub(crate) fn page(
     let lineage = shared.lineage();
     let mut bytes = 0;
     for revision in revisions {
-        let event = event(&revs, &lineage, head, type_name, revision)?;
+        let event = event(&revs, &lineage, wanted.head, &wanted.type_name, revision)
+            .map_err(|error| forgotten_or(error, &txn, wanted))?;
         bytes += [&event.current, &event.previous]
             .into_iter()
             .flatten()
             .map(|object| object.body_bytes().len())
             .sum::<usize>();
         page.events.push(Arc::new(event));
-        if (bytes >= limit.bytes || began.elapsed() >= PAGE_TIME) && last_wanted != Some(revision) {
+        if (bytes >= wanted.limit.bytes || began.elapsed() >= PAGE_TIME) && last != Some(revision) {
             page.complete_to = revision;
             break;
         }
     }
     Ok(page)
+}
+
+/// After a failed write the file may hold what the failed transaction forgot: then a record is missing
+/// because it is below a floor that nobody was told of.
+fn forgotten_or(error: StorageError, txn: &ReadTransaction, wanted: &Wanted) -> StorageError {
+    let requested = wanted.after;
+    match floor_in(txn, &wanted.type_name) {
+        Ok(floor) if floor > requested => StorageError::Compacted { requested, floor },
+        _ => error,
+    }
+}
+
+fn floor_in(txn: &ReadTransaction, type_name: &TypeName) -> Result<Revision, StorageError> {
+    let ids = tables::rows(txn, tables::TYPES, |id, value| Ok((id, tables::decode_type(value)?)))?;
+    let id = ids.into_iter().find(|(_, name)| name == type_name).map(|(id, _)| id);
+    let floors = tables::rows(txn, tables::FLOORS, |id, floor| Ok((id, Revision(floor))))?;
+    Ok(floors.into_iter().find(|(of, _)| Some(*of) == id).map_or(Revision::ZERO, |(_, floor)| floor))
 }
 
 /// The events above the head of `state` that are in the file, applied to `state`.
