@@ -23,6 +23,8 @@ struct Row {
     /// Most preferred first.
     versions: &'static [&'static str],
     storage: &'static str,
+    /// Fields of `fieldSelector` beside name and namespace, as kube-apiserver has them for core types.
+    selectable: &'static [&'static str],
 }
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
@@ -40,16 +42,46 @@ const fn row(
     versions: &'static [&'static str],
 ) -> Row {
     let storage = versions[0];
-    Row { group, plural, singular, kind, short_names: &[], categories, namespaced: false, versions, storage }
+    Row {
+        group,
+        plural,
+        singular,
+        kind,
+        short_names: &[],
+        categories,
+        namespaced: false,
+        versions,
+        storage,
+        selectable: &[],
+    }
 }
 
 const fn namespaced(row: Row) -> Row {
     Row { namespaced: true, ..row }
 }
 
+const fn selectable(row: Row, selectable: &'static [&'static str]) -> Row {
+    Row { selectable, ..row }
+}
+
 const fn short(row: Row, short_names: &'static [&'static str]) -> Row {
     Row { short_names, ..row }
 }
+
+/// What `kubectl describe` and others select events by.
+const EVENT_FIELDS: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
 
 /// What kcp's cache server serves (`pkg/cache/server/bootstrap`).
 #[rustfmt::skip]
@@ -81,8 +113,8 @@ const KCP_TYPES: [Row; 21] = [
 /// election needs the fourth.
 #[rustfmt::skip]
 const CORE_TYPES: [Row; 4] = [
-    short(row("", "namespaces", "namespace", "Namespace", &[], &["v1"]), &["ns"]),
-    short(namespaced(row("", "events", "event", "Event", &[], &["v1"])), &["ev"]),
+    selectable(short(row("", "namespaces", "namespace", "Namespace", &[], &["v1"]), &["ns"]), &["status.phase"]),
+    selectable(short(namespaced(row("", "events", "event", "Event", &[], &["v1"])), &["ev"]), EVENT_FIELDS),
     short(row("apiextensions.k8s.io", "customresourcedefinitions", "customresourcedefinition", "CustomResourceDefinition", EXTENSIONS, &["v1"]), &["crd", "crds"]),
     namespaced(row("coordination.k8s.io", "leases", "lease", "Lease", &[], &["v1"])),
 ];
@@ -108,8 +140,13 @@ impl Row {
             short_names: owned(self.short_names),
             categories: owned(self.categories),
             namespaced: self.namespaced,
-            versions: self.versions.iter().map(|version| VersionInfo::new(*version)).collect(),
+            versions: self.versions.iter().map(|version| self.version(version)).collect(),
             storage_version: self.storage.to_owned(),
         }
+    }
+
+    fn version(&self, name: &str) -> VersionInfo {
+        let selectable_fields = self.selectable.iter().map(|field| (*field).to_owned()).collect();
+        VersionInfo { selectable_fields, ..VersionInfo::new(name) }
     }
 }

@@ -72,3 +72,19 @@ fn r19_core_types_that_clients_look_for_are_served_everywhere() {
     assert!(types.resolve(&amber, &root, "", "v2", "namespaces", None).is_none());
     assert!(types.resolve(&amber, &root, "", "v1", "pods", None).is_none());
 }
+
+#[test]
+fn b080_events_are_selected_by_what_kubectl_describe_asks_for() {
+    let types = Types::builtin(Vec::new());
+    let check = |resource: &str, selector: &str| {
+        let info = types.resolve(&part("amber"), &part("root"), "", "v1", resource, None).expect("served");
+        let selector = crate::selector::FieldSelector::parse(selector).expect("legal");
+        selector.check(info.namespaced, &info.versions[0].selectable_fields)
+    };
+    let describe = "involvedObject.name=x,involvedObject.namespace=ns,involvedObject.kind=APIExport,involvedObject.uid=u";
+    assert_eq!(check("events", describe), Ok(()));
+    assert_eq!(check("events", "type!=Normal,reason=x,source=kubelet,reportingComponent="), Ok(()));
+    assert_eq!(check("namespaces", "status.phase=Active"), Ok(()));
+    let refused = check("namespaces", "involvedObject.name=x").expect_err("no such field");
+    assert_eq!(refused, "field label not supported: involvedObject.name");
+}
