@@ -291,7 +291,7 @@ fn metadata_that_clients_could_not_decode_is_refused() {
         ),
         (
             r#"{"managedFields":[{"fieldsV1":[]}]}"#,
-            "json: cannot unmarshal Go struct field ObjectMeta.managedFields: invalid type: sequence, expected an object at line 1 column 14",
+            "json: cannot unmarshal Go struct field ObjectMeta.managedFields: invalid type: sequence, expected an object at line 1 column 13",
         ),
         (
             r#"{"managedFields":[{"time":"now"}]}"#,

@@ -4,7 +4,7 @@
 //! `$serde_json::private::Number` for a number, and such objects are as legal as any. Numbers keep
 //! their digits. Nesting is bounded by [`DEPTH_MAX`], so recursion is too.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::document::{DEPTH_MAX, decode, too_deep};
 use super::scan::{Scanner, SyntaxError};
@@ -28,10 +28,19 @@ fn value(scanner: &mut Scanner<'_>, depth: usize) -> Result<Value, SyntaxError> 
         Some(b'{') => object(scanner, depth + 1),
         Some(b'[') => array(scanner, depth + 1),
         Some(b'"') => string(scanner).map(Value::String),
+        Some(b'-' | b'0'..=b'9') => {
+            scanner.scalar()?;
+            let digits = String::from_utf8_lossy(&scanner.text()[start..scanner.at()]);
+            // Parsing it through serde_json would write `1E400` as `1e+400`.
+            Ok(Value::Number(Number::from_string_unchecked(digits.into_owned())))
+        }
         _ => {
             scanner.scalar()?;
-            let token = &scanner.text()[start..scanner.at()];
-            Ok(serde_json::from_slice(token).expect("the scanner accepts only scalars that serde_json reads"))
+            Ok(match scanner.text()[start] {
+                b't' => Value::Bool(true),
+                b'f' => Value::Bool(false),
+                _ => Value::Null,
+            })
         }
     }
 }

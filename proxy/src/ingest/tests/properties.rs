@@ -11,7 +11,7 @@ use super::{check_spans, key};
 /// A number as text: any legal form, far beyond what a float can hold.
 fn number() -> impl Strategy<Value = Value> {
     "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,25})?([eE][+-]?[0-9]{1,4})?"
-        .prop_map(|text| Value::Number(text.parse::<Number>().expect("a JSON number")))
+        .prop_map(|text| Value::Number(Number::from_string_unchecked(text)))
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -235,7 +235,8 @@ proptest! {
         let ours = std::str::from_utf8(&body).map_err(|error| error.to_string()).and_then(parse_value);
         prop_assert_eq!(ours.is_ok(), reference.is_ok(), "{:?} {:?}", ours, reference);
         if let (Ok(ours), Ok(reference)) = (&ours, &reference) {
-            prop_assert_eq!(ours, reference);
+            // serde_json spells exponents its own way.
+            prop_assert_eq!(&serde_json::from_str::<Value>(&ours.to_string()).expect("JSON"), reference);
         }
         let read = read(&body);
         match reference {
