@@ -3,6 +3,7 @@
 //! Edits are collected as (position, bytes to cut, bytes to put) over the compact text; what is put
 //! lies in one scratch buffer, where the places that the store must know are marked.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use shardcache_storage::{BODY_MAX, Draft, Key, PLACEHOLDER, RecordError, Span, Spans};
@@ -28,7 +29,7 @@ impl Object<'_> {
     /// The key's name, namespace, shard and cluster win over what was sent; whether they may is for the
     /// caller to judge first. Errors if a part is larger than a record can hold.
     pub fn encode(&self, key: &Key, assigned: Assigned<'_>) -> Result<Draft, RecordError> {
-        let mut editor = Editor { object: self, put: Vec::with_capacity(512), edits: SmallVec::new() };
+        let mut editor = Editor::new(self);
         let marks = editor.edit(key, assigned);
         let (body, spans) = editor.apply(&marks)?;
         let labels: SmallVec<[_; 8]> = self.labels().collect();
@@ -44,10 +45,18 @@ struct Edit {
     put: Range<usize>,
 }
 
-/// Places in the scratch buffer.
-#[derive(Default)]
+/// Where something that was put lies.
+#[derive(Clone)]
+enum Put {
+    /// In the scratch buffer.
+    Scratch(Range<usize>),
+    /// In the tail.
+    Tail(Range<usize>),
+}
+
+/// Where the parts lie that the store must know; `None` is as sent. Strings include their quotes.
 struct Marks {
-    resource_version: usize,
+    resource_version: Range<usize>,
     uid: Option<Range<usize>>,
     api_version: Option<Range<usize>>,
     /// `metadata`, if there was none.
@@ -58,102 +67,63 @@ struct Editor<'o, 'a> {
     object: &'o Object<'a>,
     put: Vec<u8>,
     edits: SmallVec<[Edit; 12]>,
+    /// Members that `metadata` lacks; they go to its end in one edit.
+    tail: Vec<u8>,
+    /// Members of `metadata`, those of the tail included.
+    members: usize,
 }
 
-impl Editor<'_, '_> {
+impl<'o, 'a> Editor<'o, 'a> {
+    fn new(object: &'o Object<'a>) -> Self {
+        Self {
+            object,
+            put: Vec::with_capacity(512),
+            edits: SmallVec::new(),
+            tail: Vec::with_capacity(256),
+            members: object.document.metadata_len,
+        }
+    }
+
     fn edit(&mut self, key: &Key, assigned: Assigned<'_>) -> Marks {
-        let mut marks = Marks::default();
-        self.plain_api_version(&mut marks);
-        // Members that are missing go to the end of `metadata`, all in one edit, written last.
-        let mut tail = Vec::with_capacity(256);
-        let mut members = self.object.document.metadata_len;
+        let object = self.object;
         let parts = key.parts();
         if parts.namespace.is_empty() {
-            members -= usize::from(self.remove(Field::Namespace));
+            self.remove(Field::Namespace);
         }
-        if self.object.name() != parts.name {
-            self.set(Field::Name, "name", &quoted(parts.name), &mut tail, &mut members);
+        if object.name() != parts.name {
+            self.set(Field::Name, "name", &quoted(parts.name));
         }
-        if !parts.namespace.is_empty() && self.object.namespace() != parts.namespace {
-            self.set(Field::Namespace, "namespace", &quoted(parts.namespace), &mut tail, &mut members);
+        if !parts.namespace.is_empty() && object.namespace() != parts.namespace {
+            self.set(Field::Namespace, "namespace", &quoted(parts.namespace));
         }
-        let uid_in_tail = self.set_uid(assigned.uid, &mut marks, &mut tail, &mut members);
+        // Spans hold the value itself, so what was sent with escapes is written plainly.
+        let escaped = |span: Option<Span>| span.is_some_and(|span| object.raw(span).contains(&b'\\'));
+        let uid = match assigned.uid {
+            Some(uid) => Some(Cow::Borrowed(uid)),
+            None => escaped(self.sent(Field::Uid)).then(|| object.uid()),
+        };
+        let uid = uid.map(|uid| self.set(Field::Uid, "uid", &quoted(&uid)));
+        let api_version = object.document.api_version.filter(|span| escaped(Some(*span)));
+        let api_version = api_version.map(|span| self.replace(span, &quoted(&object.api_version())));
         if let Some(time) = assigned.creation_timestamp {
-            self.set(Field::CreationTimestamp, "creationTimestamp", &quoted(time), &mut tail, &mut members);
+            self.set(Field::CreationTimestamp, "creationTimestamp", &quoted(time));
         }
         if let Some(generation) = assigned.generation {
-            let generation = generation.to_string();
-            self.set(Field::Generation, "generation", generation.as_bytes(), &mut tail, &mut members);
+            self.set(Field::Generation, "generation", generation.to_string().as_bytes());
         }
-        self.annotate(parts.shard, parts.cluster, &mut tail, &mut members);
-        let version_in_tail = self.set_version(&mut marks, &mut tail, &mut members);
-        let tail_at = self.append(&tail, &mut marks);
-        if version_in_tail.is_some() || uid_in_tail.is_some() {
-            let moved = |range: Range<usize>| tail_at + range.start..tail_at + range.end;
-            if let Some(range) = version_in_tail {
-                marks.resource_version = moved(range).start;
-            }
-            if let Some(range) = uid_in_tail {
-                marks.uid = Some(moved(range));
-            }
-        }
-        marks
-    }
-
-    /// Spans hold the value itself, so an `apiVersion` that was sent with escapes is written plainly.
-    fn plain_api_version(&mut self, marks: &mut Marks) {
-        let Some(span) = self.object.document.api_version else { return };
-        if self.object.raw(span).contains(&b'\\') {
-            let put = self.replace(span, &quoted(&self.object.api_version()));
-            marks.api_version = Some(put.start + 1..put.end - 1);
-        }
-    }
-
-    /// Same for the uid; the range of the value if it went to the tail.
-    fn set_uid(
-        &mut self,
-        assigned: Option<&str>,
-        marks: &mut Marks,
-        tail: &mut Vec<u8>,
-        members: &mut usize,
-    ) -> Option<Range<usize>> {
-        let sent = self.object.field(Field::Uid);
-        let uid = match assigned {
-            Some(uid) => uid.into(),
-            None if sent.is_some_and(|sent| self.object.raw(sent.value).contains(&b'\\')) => {
-                self.object.uid()
-            }
-            None => return None,
+        self.annotate(parts.shard, parts.cluster);
+        let version = [b"\"".as_slice(), PLACEHOLDER, b"\""].concat();
+        let version = self.set(Field::ResourceVersion, "resourceVersion", &version);
+        let (tail_at, metadata) = self.append_tail();
+        let placed = |put: Put| match put {
+            Put::Scratch(range) => range,
+            Put::Tail(range) => tail_at + range.start..tail_at + range.end,
         };
-        let value = quoted(&uid);
-        if let Some(member) = sent {
-            let put = self.replace(member.value, &value);
-            marks.uid = Some(put.start + 1..put.end - 1);
-            return None;
-        }
-        let at = push_member(tail, members, "uid", &value);
-        Some(at.start + 1..at.end - 1)
-    }
-
-    /// The placeholder; its range if it went to the tail.
-    fn set_version(
-        &mut self,
-        marks: &mut Marks,
-        tail: &mut Vec<u8>,
-        members: &mut usize,
-    ) -> Option<Range<usize>> {
-        let mut value = [b'"'; PLACEHOLDER.len() + 2];
-        value[1..=PLACEHOLDER.len()].copy_from_slice(PLACEHOLDER);
-        if let Some(member) = self.object.field(Field::ResourceVersion) {
-            marks.resource_version = self.replace(member.value, &value).start + 1;
-            return None;
-        }
-        let at = push_member(tail, members, "resourceVersion", &value);
-        Some(at.start + 1..at.end - 1)
+        Marks { resource_version: placed(version), uid: uid.map(placed), api_version, metadata }
     }
 
     /// The two annotations that say where an object is from.
-    fn annotate(&mut self, shard: &str, cluster: &str, tail: &mut Vec<u8>, members: &mut usize) {
+    fn annotate(&mut self, shard: &str, cluster: &str) {
         let object = self.object;
         let mut added = Vec::new();
         let mut count = object.document.annotations.len();
@@ -168,27 +138,30 @@ impl Editor<'_, '_> {
         if added.is_empty() {
             return;
         }
-        match object.field(Field::Annotations) {
-            Some(member) if object.raw(member.value).starts_with(b"{") => {
-                let end = Span { at: member.value.at + member.value.len - 1, len: 0 };
-                self.replace(end, &added);
+        match self.sent(Field::Annotations) {
+            Some(map) if object.raw(map).starts_with(b"{") => {
+                self.replace(Span { at: map.at + map.len - 1, len: 0 }, &added);
             }
-            Some(member) => drop(self.replace(member.value, &braced(&added))),
-            None => drop(push_member(tail, members, "annotations", &braced(&added))),
+            _ => drop(self.set(Field::Annotations, "annotations", &braced(&added))),
         }
     }
 
-    /// Replaces a member of `metadata`, or adds it to the tail.
-    fn set(&mut self, field: Field, name: &str, value: &[u8], tail: &mut Vec<u8>, members: &mut usize) {
-        match self.object.field(field) {
-            Some(member) => drop(self.replace(member.value, value)),
-            None => drop(push_member(tail, members, name, value)),
+    fn sent(&self, field: Field) -> Option<Span> {
+        self.object.field(field).map(|member| member.value)
+    }
+
+    /// Replaces a member of `metadata`, or adds it to the tail; where the value lies.
+    fn set(&mut self, field: Field, name: &str, value: &[u8]) -> Put {
+        match self.sent(field) {
+            Some(span) => Put::Scratch(self.replace(span, value)),
+            None => Put::Tail(push_member(&mut self.tail, &mut self.members, name, value)),
         }
     }
 
-    /// Takes a member out of `metadata`, with one comma; whether it was there.
-    fn remove(&mut self, field: Field) -> bool {
-        let Some(Member { key, value }) = self.object.field(field) else { return false };
+    /// Takes a member out of `metadata`, with one comma. Before anything goes to the tail, because
+    /// whether that begins with a comma depends on what is left.
+    fn remove(&mut self, field: Field) {
+        let Some(Member { key, value }) = self.object.field(field) else { return };
         let (mut from, mut to) = (key.at as usize, (value.at + value.len) as usize);
         if self.object.text.get(to) == Some(&b',') {
             to += 1;
@@ -197,30 +170,30 @@ impl Editor<'_, '_> {
         }
         let here = self.put.len();
         self.edits.push(Edit { at: from, cut: to - from, put: here..here });
-        true
+        self.members -= 1;
     }
 
-    /// Puts the tail at the end of `metadata`; where it lies in the scratch buffer.
-    fn append(&mut self, tail: &[u8], marks: &mut Marks) -> usize {
+    /// Puts the tail at the end of `metadata`; where it begins in the scratch buffer, and where
+    /// `metadata` lies there if there was none.
+    fn append_tail(&mut self) -> (usize, Option<Range<usize>>) {
         let object = self.object;
+        let tail = std::mem::take(&mut self.tail);
         match object.document.metadata {
             Some(span) if object.raw(span).starts_with(b"{") => {
-                self.replace(Span { at: span.at + span.len - 1, len: 0 }, tail).start
+                let end = Span { at: span.at + span.len - 1, len: 0 };
+                (self.replace(end, &tail).start, None)
             }
             Some(null) => {
-                let put = self.replace(null, &braced(tail));
-                marks.metadata = Some(put.clone());
-                put.start + 1
+                let put = self.replace(null, &braced(&tail));
+                (put.start + 1, Some(put))
             }
             None => {
                 let end = Span { at: object.text.len() as u32 - 1, len: 0 };
-                let comma = if object.text.len() > 2 { "," } else { "" };
-                let mut member = format!("{comma}\"metadata\":").into_bytes();
-                let value_at = member.len();
-                member.extend_from_slice(&braced(tail));
-                let put = self.replace(end, &member);
-                marks.metadata = Some(put.start + value_at..put.end);
-                put.start + value_at + 1
+                let mut member = Vec::new();
+                let mut members = usize::from(object.text.len() > 2);
+                let value = push_member(&mut member, &mut members, "metadata", &braced(&tail));
+                let at = self.replace(end, &member).start;
+                (at + value.start + 1, Some(at + value.start..at + value.end))
             }
         }
     }
@@ -236,11 +209,13 @@ impl Editor<'_, '_> {
 
     fn apply(mut self, marks: &Marks) -> Result<(Vec<u8>, Spans), RecordError> {
         let text = &*self.object.text;
-        if text.len() + self.put.len() > BODY_MAX + self.edits.iter().map(|edit| edit.cut).sum::<usize>() {
-            return Err(RecordError::TooLarge { what: "object", len: text.len(), max: BODY_MAX });
+        let cut: usize = self.edits.iter().map(|edit| edit.cut).sum();
+        let len = text.len() + self.put.len() - cut;
+        if len > BODY_MAX {
+            return Err(RecordError::TooLarge { what: "object", len, max: BODY_MAX });
         }
         self.edits.sort_by_key(|edit| edit.at);
-        let mut body = Vec::with_capacity(text.len() + self.put.len());
+        let mut body = Vec::with_capacity(len);
         let mut copied = 0;
         for edit in &self.edits {
             body.extend_from_slice(&text[copied..edit.at]);
@@ -248,53 +223,47 @@ impl Editor<'_, '_> {
             copied = edit.at + edit.cut;
         }
         body.extend_from_slice(&text[copied..]);
-        let uid_sent = self.object.field(Field::Uid).map(|member| member.value);
+        let document = &self.object.document;
         let spans = Spans {
-            resource_version_at: self.placed(marks.resource_version) as u32,
-            metadata: self.span(marks.metadata.as_ref(), self.object.document.metadata, 0),
-            api_version: self.span(
-                marks.api_version.as_ref(),
-                self.if_string(self.object.document.api_version),
-                1,
-            ),
-            uid: self.span(marks.uid.as_ref(), self.if_string(uid_sent), 1),
+            resource_version_at: self.placed(marks.resource_version.start + 1),
+            metadata: self.span(marks.metadata.as_ref(), document.metadata),
+            api_version: self.text_span(marks.api_version.as_ref(), document.api_version),
+            uid: self.text_span(marks.uid.as_ref(), self.sent(Field::Uid)),
         };
         Ok((body, spans))
     }
 
-    fn if_string(&self, span: Option<Span>) -> Option<Span> {
-        span.filter(|span| self.object.raw(*span).starts_with(b"\""))
+    /// The inside of a string in the result; empty if it is none.
+    fn text_span(&self, put: Option<&Range<usize>>, sent: Option<Span>) -> Span {
+        let sent = sent.filter(|span| self.object.raw(*span).starts_with(b"\""));
+        let Span { at, len } = self.span(put, sent);
+        if len == 0 { Span::default() } else { Span { at: at + 1, len: len - 2 } }
     }
 
-    /// A span of the result: what was put, or else what was sent less `quotes` bytes at both ends.
-    fn span(&self, put: Option<&Range<usize>>, sent: Option<Span>, quotes: u32) -> Span {
-        if let Some(put) = put {
-            return Span { at: self.placed(put.start) as u32, len: put.len() as u32 };
+    /// Where something is in the result, given where it was put, or else where it was sent.
+    fn span(&self, put: Option<&Range<usize>>, sent: Option<Span>) -> Span {
+        match (put, sent) {
+            (Some(put), _) => Span { at: self.placed(put.start), len: put.len() as u32 },
+            (None, Some(sent)) => {
+                let (start, end) = (self.moved(sent.at), self.moved(sent.at + sent.len));
+                Span { at: start, len: end - start }
+            }
+            (None, None) => Span::default(),
         }
-        let Some(sent) = sent else { return Span::default() };
-        let (start, end) = (self.moved(sent.at), self.moved(sent.at + sent.len));
-        Span { at: start + quotes, len: end - start - 2 * quotes }
     }
 
     /// Where a byte of the scratch buffer is in the result. Edits are sorted.
-    fn placed(&self, at: usize) -> usize {
-        let mut shift = 0isize;
-        for edit in &self.edits {
-            if edit.put.contains(&at) {
-                return (edit.at + at - edit.put.start).wrapping_add_signed(shift);
-            }
-            shift += edit.put.len() as isize - edit.cut as isize;
-        }
-        unreachable!("marks lie in what was put")
+    fn placed(&self, at: usize) -> u32 {
+        let edit = self.edits.iter().find(|edit| edit.put.contains(&at));
+        let edit = edit.expect("all of the scratch buffer was put by an edit");
+        self.moved(edit.at as u32) + (at - edit.put.start) as u32
     }
 
     /// Where a position between tokens of the text is in the result. Edits are sorted.
     fn moved(&self, at: u32) -> u32 {
-        let mut moved = i64::from(at);
-        for edit in self.edits.iter().take_while(|edit| edit.at < at as usize) {
-            moved += edit.put.len() as i64 - edit.cut as i64;
-        }
-        moved as u32
+        let before = self.edits.iter().take_while(|edit| edit.at < at as usize);
+        let (put, cut) = before.fold((0, 0), |(put, cut), edit| (put + edit.put.len(), cut + edit.cut));
+        (at as usize + put - cut) as u32
     }
 }
 

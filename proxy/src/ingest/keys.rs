@@ -4,6 +4,8 @@
 //! compared pair by pair as keys come; large ones are sorted when they end, so that a body made of
 //! hundreds of thousands of keys costs n log n.
 
+use std::fmt::Write as _;
+
 use smallvec::SmallVec;
 
 /// Keys of one object up to which each new key is compared with all before it.
@@ -31,10 +33,11 @@ struct Frame {
 pub(super) struct Keys<'a> {
     text: &'a [u8],
     frames: SmallVec<[Frame; 24]>,
-    keys: SmallVec<[Key; 48]>,
+    stack: SmallVec<[Key; 48]>,
     arena: String,
     duplicates: Vec<String>,
-    duplicates_total: usize,
+    /// All of them, reported or not.
+    found: usize,
 }
 
 impl<'a> Keys<'a> {
@@ -42,10 +45,10 @@ impl<'a> Keys<'a> {
         Self {
             text,
             frames: SmallVec::new(),
-            keys: SmallVec::new(),
+            stack: SmallVec::new(),
             arena: String::new(),
             duplicates: Vec::new(),
-            duplicates_total: 0,
+            found: 0,
         }
     }
 
@@ -61,12 +64,12 @@ impl<'a> Keys<'a> {
 
     /// Opens an object.
     pub(super) fn open_object(&mut self) {
-        self.frames.push(Frame { keys_start: self.keys.len() as u32, element: None });
+        self.frames.push(Frame { keys_start: self.stack.len() as u32, element: None });
     }
 
     /// Opens an array, at its first element.
     pub(super) fn open_array(&mut self) {
-        self.frames.push(Frame { keys_start: self.keys.len() as u32, element: Some(0) });
+        self.frames.push(Frame { keys_start: self.stack.len() as u32, element: Some(0) });
     }
 
     /// Goes on to the next element of the innermost array.
@@ -78,7 +81,7 @@ impl<'a> Keys<'a> {
 
     /// Whether the innermost object has no key yet.
     pub(super) fn is_first(&self) -> bool {
-        self.frames.last().is_none_or(|frame| frame.keys_start as usize == self.keys.len())
+        self.frames.last().is_none_or(|frame| frame.keys_start as usize == self.stack.len())
     }
 
     /// Adds a key of the innermost object: `at..at + len` of the text, or its decoded form.
@@ -92,23 +95,23 @@ impl<'a> Keys<'a> {
             }
         };
         let start = self.frames.last().map_or(0, |frame| frame.keys_start as usize);
-        let earlier = &self.keys[start..];
+        let earlier = &self.stack[start..];
         let duplicate = earlier.len() < PAIRWISE_MAX
             && earlier.iter().any(|other| other.len == key.len && self.bytes(*other) == self.bytes(key));
-        self.keys.push(key);
+        self.stack.push(key);
         if duplicate {
-            self.report(self.keys.len() - 1);
+            self.report(self.stack.len() - 1);
         }
     }
 
     /// Closes the innermost container.
     pub(super) fn close(&mut self) {
         let Some(start) = self.frames.last().map(|frame| frame.keys_start as usize) else { return };
-        if self.keys.len() - start > PAIRWISE_MAX {
+        if self.stack.len() - start > PAIRWISE_MAX {
             self.find_sorted(start);
         }
         self.frames.pop();
-        self.keys.truncate(start);
+        self.stack.truncate(start);
     }
 
     /// Paths of the duplicate keys, in the form of Kubernetes' strict decoder: `spec.a[0].b`.
@@ -117,11 +120,11 @@ impl<'a> Keys<'a> {
     }
 
     fn find_sorted(&mut self, start: usize) {
-        let mut order: Vec<usize> = (start..self.keys.len()).collect();
-        order.sort_by(|a, b| self.bytes(self.keys[*a]).cmp(self.bytes(self.keys[*b])));
+        let mut order: Vec<usize> = (start..self.stack.len()).collect();
+        order.sort_by(|a, b| self.bytes(self.stack[*a]).cmp(self.bytes(self.stack[*b])));
         let mut found: Vec<usize> = order
             .windows(2)
-            .filter(|pair| self.bytes(self.keys[pair[0]]) == self.bytes(self.keys[pair[1]]))
+            .filter(|pair| self.bytes(self.stack[pair[0]]) == self.bytes(self.stack[pair[1]]))
             .map(|pair| pair[1])
             // Those among the first keys were found as they came.
             .filter(|at| at - start >= PAIRWISE_MAX)
@@ -139,14 +142,16 @@ impl<'a> Keys<'a> {
 
     #[cold]
     fn report(&mut self, at: usize) {
-        self.duplicates_total += 1;
-        if self.duplicates_total > REPORTED_MAX {
+        self.found += 1;
+        if self.found > REPORTED_MAX {
             return;
         }
         let mut path = String::new();
         for pair in self.frames.windows(2) {
             match pair[0].element {
-                Some(index) => path.push_str(&format!("[{index}]")),
+                Some(index) => {
+                    let _ = write!(path, "[{index}]");
+                }
                 None => self.push_name(&mut path, pair[1].keys_start as usize - 1),
             }
         }
@@ -158,6 +163,6 @@ impl<'a> Keys<'a> {
         if !path.is_empty() {
             path.push('.');
         }
-        path.push_str(&String::from_utf8_lossy(self.bytes(self.keys[at])));
+        path.push_str(&String::from_utf8_lossy(self.bytes(self.stack[at])));
     }
 }

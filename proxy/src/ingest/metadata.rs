@@ -9,6 +9,7 @@ use shardcache_storage::Span;
 use super::document::{Field, Member};
 use super::timestamp::is_rfc3339;
 use super::{IngestError, Object};
+use crate::status::quote;
 
 impl Object<'_> {
     /// Refuses an object whose metadata no client could decode.
@@ -18,6 +19,7 @@ impl Object<'_> {
                 self.check_string("TypeMeta", name, span)?;
             }
         }
+        check_plain("apiVersion", &self.api_version())?;
         let Some(metadata) = self.document.metadata else { return Ok(()) };
         if !matches!(self.raw(metadata), [b'{', ..] | b"null") {
             return Err(self.wrong_type("", "metadata", metadata, "ObjectMeta"));
@@ -34,6 +36,7 @@ impl Object<'_> {
                 self.check_string(META, name, member.value)?;
             }
         }
+        check_plain("metadata.uid", &self.uid())?;
         for (field, name) in
             [(Field::CreationTimestamp, "creationTimestamp"), (Field::DeletionTimestamp, "deletionTimestamp")]
         {
@@ -98,7 +101,10 @@ impl Object<'_> {
     fn check_list<'de, T: Deserialize<'de>>(&'de self, name: &str, field: Field) -> Result<(), IngestError> {
         let Some(member) = self.field(field) else { return Ok(()) };
         serde_json::from_slice::<Option<Vec<T>>>(self.raw(member.value)).map(drop).map_err(|error| {
-            IngestError::Field(format!("json: cannot unmarshal Go struct field {META}.{name}: {error}"))
+            let why = error.to_string();
+            // The position would be one inside the list.
+            let why = why.split(" at line ").next().unwrap_or_default();
+            IngestError::Field(format!("json: cannot unmarshal Go struct field {META}.{name}: {why}"))
         })
     }
 
@@ -122,6 +128,15 @@ impl Object<'_> {
             "json: cannot unmarshal {found} into Go struct field {holder}{dot}{name} of type {wanted}"
         ))
     }
+}
+
+/// The store keeps these as slices of the JSON, so they must read the same there.
+fn check_plain(name: &str, text: &str) -> Result<(), IngestError> {
+    if text.chars().any(|char| matches!(char, '"' | '\\' | '\0'..='\x1f')) {
+        let why = "must not contain quotes, backslashes or control characters";
+        return Err(IngestError::Field(format!("{name}: Invalid value: {}: {why}", quote(text))));
+    }
+    Ok(())
 }
 
 const META: &str = "ObjectMeta";

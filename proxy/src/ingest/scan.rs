@@ -103,8 +103,8 @@ impl<'a> Scanner<'a> {
         const HIGH: u64 = ONES << 7;
         while let Some(chunk) = self.text[self.at..].first_chunk::<8>() {
             let word = u64::from_le_bytes(*chunk);
-            let quote = word ^ (ONES * b'"' as u64);
-            let backslash = word ^ (ONES * b'\\' as u64);
+            let quote = word ^ (ONES * u64::from(b'"'));
+            let backslash = word ^ (ONES * u64::from(b'\\'));
             // Each term has the high bit of a byte set if that byte is zero, or below 0x20; a false
             // positive can only follow a true one in a higher byte, so the lowest set bit is exact.
             let stop = (quote.wrapping_sub(ONES) & !quote)

@@ -143,7 +143,9 @@ impl Size {
         match value {
             Value::Array(elements) => {
                 self.depth = self.depth.max(above + 1);
-                elements.iter().for_each(|element| self.measure(element, above + 1, values_max));
+                for element in elements {
+                    self.measure(element, above + 1, values_max);
+                }
             }
             Value::Object(members) => {
                 self.depth = self.depth.max(above + 1);

@@ -19,7 +19,7 @@ use crate::status::ApiError;
 /// Names that are tried for one `generateName`; kube-apiserver's bound.
 const NAMES_TRIED: usize = 8;
 
-/// Creates an object. 201 with the object, 409 AlreadyExists.
+/// Creates an object. 201 with the object, 409 `AlreadyExists`.
 pub(super) async fn create(
     api: &Api,
     request: &WriteRequest,

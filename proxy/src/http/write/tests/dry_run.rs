@@ -1,7 +1,9 @@
 //! X3: generateName, dryRun and fieldValidation.
 
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
+
+use ::http::HeaderValue;
+use serde_json::{Value, json};
 
 use super::{EXPORTS, Server, at, export};
 
@@ -110,12 +112,13 @@ async fn x3_duplicate_fields_are_warned_of_and_the_last_is_stored() {
 #[tokio::test]
 async fn warnings_are_bounded_and_legal_in_a_header() {
     let server = Server::start();
-    let members: String =
-        (0..200).map(|n| format!(r#""{}{n}":0,"{}{n}":0,"#, "k".repeat(300), "k".repeat(300))).collect();
-    let spec = format!(r#"{{"quo\"te\n":0,"quo\"te\n":0,{members}"z":0}}"#);
+    let twice = |key: String| format!(r#""{key}":0,"{key}":0"#);
+    let long = "k".repeat(300);
+    let members: Vec<_> = (0..200).map(|n| twice(format!("{long}{n}"))).collect();
+    let spec = format!("{{{},{}}}", twice(r#"quo\"te\n"#.into()), members.join(","));
     let body = export("x").to_string().replace(r#""spec":{}"#, &format!(r#""spec":{spec}"#));
     let answer = server.send("POST", EXPORTS, &[], body.as_bytes()).await.expect(201);
-    let warnings: Vec<_> = answer.headers.get_all("warning").iter().map(|text| text.as_bytes()).collect();
+    let warnings: Vec<_> = answer.headers.get_all("warning").iter().map(HeaderValue::as_bytes).collect();
     assert!((10..=18).contains(&warnings.len()), "{}", warnings.len());
     assert_eq!(warnings[0], br#"299 - "duplicate field \"spec.quo\"te?\"""#);
     assert!(warnings.iter().map(|text| text.len()).sum::<usize>() < 8192);

@@ -13,12 +13,12 @@ async fn watch_lines(server: &Server, count: usize) -> Vec<String> {
     let request = ::http::Request::get(url).body(Full::new(Bytes::new())).expect("legal");
     let response = server.service.clone().call(request).await.expect("infallible");
     let mut body = BytesBody::from(response.into_body());
-    let mut text = Vec::new();
-    while text.iter().filter(|byte| **byte == b'\n').count() < count {
+    let mut text = String::new();
+    while text.lines().count() < count || !text.ends_with('\n') {
         let frame = body.frame().await.expect("the watch goes on").expect("whole");
-        text.extend_from_slice(&frame.into_data().expect("data"));
+        text.push_str(std::str::from_utf8(&frame.into_data().expect("data")).expect("UTF-8"));
     }
-    String::from_utf8(text).expect("UTF-8").lines().map(str::to_owned).collect()
+    text.lines().map(str::to_owned).collect()
 }
 
 /// Asserts that an object with this spec is the same, byte for byte, wherever it is read.
