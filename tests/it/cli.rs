@@ -146,6 +146,40 @@ fn exchange_format(path: &Path, format: &[u8]) -> Vec<u8> {
     earlier
 }
 
+/// A store on a file system that cannot be written to. Root may write whatever the permissions say, so for
+/// root the directory is mounted read-only in a namespace of its own.
+#[tokio::test]
+async fn a_read_only_store_exits_74() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    store(&data).await;
+    let is_root = std::fs::metadata("/proc/self").expect("there is proc").uid() == 0;
+    let output = if is_root {
+        const MOUNT: &str = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" || exit 99; \
+                             exec \"$2\" serve --listen 127.0.0.1:0 --data-dir \"$1\"";
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-m", "sh", "-c", MOUNT, "sh"]).arg(&data).arg(binary().get_program());
+        command.output().expect("there is unshare")
+    } else {
+        let mode = |mode| std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(data.join("store.redb"), mode(0o444)).expect("set");
+        std::fs::set_permissions(&data, mode(0o555)).expect("set");
+        let output = serve(&data, &[]);
+        std::fs::set_permissions(&data, mode(0o755)).expect("set");
+        output
+    };
+    if output.status.code() == Some(99) || output.status.code() == Some(1) {
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        eprintln!("SKIPPED: a_read_only_store_exits_74: nothing can be mounted here: {why}");
+        return;
+    }
+    let (code, line) = refused(&output);
+    assert_eq!(code, Some(74), "{line}");
+    assert!(line.contains("writ") || line.contains("read-only"), "{line}");
+    assert!(line.contains(&*data.to_string_lossy()), "{line}");
+}
+
 #[test]
 fn a_data_directory_that_another_server_uses_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");

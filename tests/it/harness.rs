@@ -48,6 +48,11 @@ impl Served {
         &self.api
     }
 
+    /// The same, to build other services over it.
+    pub(crate) fn shared_api(&self) -> Arc<Api> {
+        Arc::clone(&self.api)
+    }
+
     pub(crate) fn url(&self) -> String {
         self.app.url()
     }
