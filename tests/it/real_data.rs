@@ -108,7 +108,8 @@ async fn every_object_of_kcp_is_stored_and_served_with_its_shard_and_cluster() {
                 Some(namespace) => namespace,
                 None => "default",
             };
-            let within = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
+            let within =
+                if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
             let resource = format!("{root}/{}/{within}{plural}", text("apiVersion"));
             let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
             let path = collection(shard, cluster, &resource);
@@ -147,10 +148,10 @@ async fn check(wire: &Wire, written: &BTreeMap<String, BTreeMap<ItemKey, Value>>
         );
         for (key, item) in &listed.items {
             let annotations = &item["metadata"]["annotations"];
-            assert_eq!((&annotations["kcp.io/shard"], &annotations["kcp.io/cluster"]), (
-                &Value::from(key.0[0].as_str()),
-                &Value::from(key.0[1].as_str())
-            ));
+            assert_eq!(
+                (&annotations["kcp.io/shard"], &annotations["kcp.io/cluster"]),
+                (&Value::from(key.0[0].as_str()), &Value::from(key.0[1].as_str()))
+            );
             let (served, mut sent) = (as_written(item.clone()), as_written(objects[key].clone()));
             if served["metadata"]["namespace"] == "default" {
                 sent["metadata"]["namespace"] = "default".into();

@@ -65,9 +65,8 @@ fn is_test(path: &Path) -> bool {
 /// Whether `line` has `word` as a whole identifier.
 fn names(line: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    line.match_indices(word).any(|(at, _)| {
-        !line[..at].ends_with(is_part) && !line[at + word.len()..].starts_with(is_part)
-    })
+    line.match_indices(word)
+        .any(|(at, _)| !line[..at].ends_with(is_part) && !line[at + word.len()..].starts_with(is_part))
 }
 
 /// Every place in production code below `directory` that names one of `words`, except in `allowed` files.
@@ -134,12 +133,24 @@ fn layers_of_the_proxy_import_downwards_only() {
     let mut found = vec![];
     for path in files("rs").iter().filter(|path| path.starts_with("proxy/src") && !is_test(path)) {
         let below = |layer: &str| {
-            path.starts_with(format!("proxy/src/{layer}")) || *path == PathBuf::from(format!("proxy/src/{layer}.rs"))
+            path.starts_with(format!("proxy/src/{layer}"))
+                || *path == PathBuf::from(format!("proxy/src/{layer}.rs"))
         };
         let forbidden: &[&str] = if below("cache") {
             &up
         } else if below("selector") {
-            &["http", "ingest", "service", "front", "body", "represent", "cache", "types", "filter", "metrics"]
+            &[
+                "http",
+                "ingest",
+                "service",
+                "front",
+                "body",
+                "represent",
+                "cache",
+                "types",
+                "filter",
+                "metrics",
+            ]
         } else if below("types") {
             &["http", "service", "front", "body", "represent", "cache", "ingest"]
         } else if below("ingest") || below("represent") || below("body") {
@@ -169,7 +180,8 @@ fn tables_are_defined_and_versions_parsed_in_one_place() {
     let mut found = vec![];
     for path in files("rs").iter().filter(|path| !is_test(path)) {
         // The edge may ask the one parser; nobody has another one.
-        let allowed = path.starts_with("proxy/src/http") || path.starts_with("storage/src/resource_version.rs");
+        let allowed =
+            path.starts_with("proxy/src/http") || path.starts_with("storage/src/resource_version.rs");
         for (number, line) in code(path) {
             if line.contains("ResourceVersion::parse") && !allowed {
                 found.push(format!("{}:{number}", path.display()));
@@ -193,7 +205,8 @@ fn files_are_short_named_for_what_they_hold_and_say_what_they_guarantee() {
             found.push(format!("{}: a name that says nothing", path.display()));
         }
         // A file of tests is described by their names.
-        let described = text.starts_with("//!") || text.starts_with("#![") || stem == "tests" || is_test(&path);
+        let described =
+            text.starts_with("//!") || text.starts_with("#![") || stem == "tests" || is_test(&path);
         if !described {
             found.push(format!("{}: no module documentation", path.display()));
         }
@@ -204,7 +217,13 @@ fn files_are_short_named_for_what_they_hold_and_say_what_they_guarantee() {
 #[test]
 fn nothing_is_left_unfinished_or_silenced() {
     // Spelled in halves, so that this file does not name them.
-    let words = [["to", "do!"], ["unimpl", "emented!"], ["#[ign", "ore"], ["#[al", "low("], ["unbounded_", "channel("]];
+    let words = [
+        ["to", "do!"],
+        ["unimpl", "emented!"],
+        ["#[ign", "ore"],
+        ["#[al", "low("],
+        ["unbounded_", "channel("],
+    ];
     let mut found = vec![];
     for path in files("rs") {
         for (number, line) in (1..).zip(read(&path).lines()) {
