@@ -64,8 +64,6 @@ pub struct StorageConfig {
     pub history_age: Duration,
     /// Bytes of superseded states kept, over all types.
     pub history_bytes: u64,
-    /// Bytes of live objects above which new ones are refused; `None` is no limit.
-    pub object_bytes_max: Option<u64>,
 }
 
 /// Which engine keeps the objects.
@@ -246,6 +244,7 @@ fn validate(settings: &Settings) -> Result<Config, Failure> {
             Size(1 << 20),
         )?),
         request_timeout,
+        object_bytes_max: settings.max_object_bytes.map(|size| size.0).filter(|bytes| *bytes > 0),
         data_dir: Some(data_dir.clone()),
         ..ApiConfig::default()
     };
@@ -285,12 +284,10 @@ fn storage(settings: &Settings) -> Result<StorageConfig, Failure> {
             return Err(Failure::usage("--storage etcd: not in this release; use redb or memory"));
         }
     };
-    let object_bytes_max = set(settings.max_object_bytes.as_ref()).0;
     Ok(StorageConfig {
         engine,
         history_age: at_least(settings.history_age, "history-age", Time(Duration::from_secs(1)))?.0,
         history_bytes: at_least(settings.history_bytes, "history-bytes", Size(64 << 10))?.0,
-        object_bytes_max: (object_bytes_max > 0).then_some(object_bytes_max),
     })
 }
 

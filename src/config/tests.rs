@@ -46,11 +46,12 @@ fn the_flag_wins_over_the_file_and_the_file_over_the_default() {
     let file = directory.path().join("config.yaml");
     std::fs::write(&file, "history-age: 5m\nhistory-bytes: 64KiB\nstorage: memory\n").expect("written");
     let file = file.to_str().expect("UTF-8");
-    let storage = serve(&["--config", file, "--history-age", "1s"]).expect("valid").config.storage;
+    let config = serve(&["--config", file, "--history-age", "1s"]).expect("valid").config;
+    assert_eq!(config.api.object_bytes_max, None);
+    let storage = config.storage;
     assert_eq!(storage.history_age, Duration::from_secs(1));
     assert_eq!(storage.history_bytes, 64 << 10);
     assert_eq!(storage.engine, Engine::Memory);
-    assert_eq!(storage.object_bytes_max, None);
 }
 
 #[test]
