@@ -47,7 +47,7 @@ fn remembered<'a>(lineage: &Lineage, machine: &'a Machine) -> &'a [Interval] {
     let forgotten = machine.intervals.len().checked_sub(lineage.incarnations.len());
     let forgotten = forgotten.expect("no more incarnations than there were openings");
     for interval in &machine.intervals[..forgotten] {
-        assert!(machine.is_forgettable(interval.end), "{interval:?} is forgotten too early");
+        assert!(interval.end < machine.forgettable, "{interval:?} is forgotten too early");
     }
     &machine.intervals[forgotten..]
 }

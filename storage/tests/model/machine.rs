@@ -107,6 +107,8 @@ pub(crate) struct Machine {
     pub(crate) intervals: Vec<Interval>,
     pub(crate) floors: BTreeMap<Kind, u64>,
     pub(crate) head: u64,
+    /// Openings that ended below this may be forgotten.
+    pub(crate) forgettable: u64,
     /// Every version a client of this timeline can have seen, with the history it stands for.
     pub(crate) issued: BTreeMap<u64, u64>,
 }
@@ -202,10 +204,15 @@ impl Machine {
         self.floors.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Whether an interval may be forgotten (D15): whatever ended at `end` is compacted in every type.
-    pub(crate) fn is_forgettable(&self, end: u64) -> bool {
-        let floors: Vec<u64> = self.log.iter().map(|entry| self.floor(entry.kind)).collect();
-        !floors.is_empty() && floors.iter().all(|floor| end < *floor)
+    /// Forgets the history of a type up to its newest event at or below `to`. What is then below every
+    /// floor may be forgotten whole, openings included (D15), whatever types come later.
+    pub(crate) fn compact(&mut self, kind: Kind, to: u64) {
+        let newest = self.events(kind, self.floor(kind), to).last().map(|entry| entry.revision);
+        if let Some(floor) = newest {
+            self.floors.insert(kind, floor);
+        }
+        let lowest = self.log.iter().map(|entry| self.floor(entry.kind)).min();
+        self.forgettable = self.forgettable.max(lowest.unwrap_or(0));
     }
 
     /// The events of one type in `(after, up_to]`.

@@ -204,10 +204,7 @@ impl<E: Engine> World<E> {
         let at = self.pick(store);
         let Running { store, machine, .. } = &mut self.running[at];
         let (kind, to) = (KINDS[kind], point(machine, to));
-        let floor = machine.events(kind, machine.floor(kind), to).last().map(|entry| entry.revision);
-        if let Some(floor) = floor {
-            machine.floors.insert(kind, floor);
-        }
+        machine.compact(kind, to);
         let expected = machine.floor(kind);
         let answer = E::compact(store, text::type_name(kind), Revision(to));
         let answer = self.runtime.block_on(answer).expect("the store is open");
