@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardcache_storage::ResourceVersion;
+use shardcache_storage::{ResourceVersion, StorageError};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::line;
@@ -102,12 +102,14 @@ impl Stream {
                     self.fail(Reason::Expired, &ApiError::watch_expired(), &mut sink).await;
                     return Ok(());
                 }
-                Some(WatchStep::Failed(error)) => {
-                    self.fail(Reason::Error, &ApiError::internal(error), &mut sink).await;
+                // A store that closed while the stream was reading its log: an ERROR would make clients list
+                // again, a clean end lets them go on from their last version after the restart.
+                Some(WatchStep::Draining | WatchStep::Failed(StorageError::Closed)) => {
+                    self.leave(&mut sink).await;
                     return Ok(());
                 }
-                Some(WatchStep::Draining) => {
-                    self.leave(&mut sink).await;
+                Some(WatchStep::Failed(error)) => {
+                    self.fail(Reason::Error, &ApiError::internal(error), &mut sink).await;
                     return Ok(());
                 }
                 None => {
