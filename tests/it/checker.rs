@@ -217,9 +217,15 @@ impl Replay {
         self
     }
 
-    /// The version a client sends when it resumes; `None` while it has no complete state.
+    /// The version a client sends when it resumes; `None` while it may hold initial events only, whose
+    /// versions say nothing of what was deleted.
     pub(crate) fn resume_at(&self) -> Option<Version> {
-        (self.initial != Initial::UntilMarked && self.last > 0).then_some(self.last.max(self.bookmark))
+        (self.initial == Initial::Over).then_some(self.last.max(self.bookmark))
+    }
+
+    /// The version after which changes were delivered.
+    pub(crate) fn started_at(&self) -> Version {
+        self.start
     }
 
     /// The objects the client holds.

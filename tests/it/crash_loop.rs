@@ -13,8 +13,8 @@
 
 mod binary;
 mod watcher;
-mod writer;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,22 +26,15 @@ use tokio::sync::watch;
 
 use crate::checker::{Replay, Step, Version, version_of};
 use crate::wire::{PATIENCE, Wire};
+use crate::writer::{Journal, Writer, collection};
 use binary::Binary;
 use watcher::Watcher;
-use writer::{Journal, Writer};
 
 /// Places on the way of a write where the process dies, in the order a write meets them.
 const POINTS: [&str; 6] =
     ["after-enqueue", "in-transaction", "before-sync", "after-sync", "after-publish", "after-first-ack"];
 /// Places on the way of an opening.
 const OPENINGS: [&str; 2] = ["open-before-incarnation", "open-after-incarnation"];
-
-/// What every object here is.
-pub(crate) const RESOURCE: &str = "apis/rbac.authorization.k8s.io/v1/clusterroles";
-
-fn collection(shard: &str, cluster: &str) -> String {
-    format!("/services/cache/shards/{shard}/clusters/{cluster}/{RESOURCE}")
-}
 
 fn rounds(default: u32) -> u32 {
     let asked = std::env::var("SHARDCACHE_CRASH_ROUNDS").ok();
@@ -152,9 +145,9 @@ async fn crash_loop_in_compaction_loses_nothing_and_serves_no_hole() {
     let journal = Arc::new(Journal::default());
     let mut writers: Vec<_> = (0..4).map(|n| Writer::new(n, Arc::clone(&journal))).collect();
     let small = ["--history-bytes", "64KiB", "--history-age", "1s"];
-    let mut held: Option<Replay> = None;
-    for _ in 0..rounds(18).div_ceil(9) {
-        let armed = ("in-compaction", random.random_range(1..4));
+    let mut before = 0;
+    for round in 0..rounds(18).div_ceil(9) {
+        let armed = ("in-compaction", random.random_range(2..5));
         let mut server = Binary::start(dir.path(), &small, Some(armed));
         let wire = Wire::tcp(&server.ready().await);
         let writing: Vec<_> =
@@ -171,29 +164,45 @@ async fn crash_loop_in_compaction_loses_nothing_and_serves_no_hole() {
             writer.resolve(&wire).await;
         }
         journal.verify(&wire).await;
-        let path = collection("*", "*");
-        let list = wire.list(&path).await.expect("the state is served");
-        if let Some(mut replay) = held.take() {
-            let start = replay.resume_at().expect("it listed");
-            let mut watch = wire.watch(&path, &format!("resourceVersion={start}")).await.expect("a stream");
-            // Exactly the rest, or told that it is gone.
-            while replay.resume_at() < Some(list.version) {
-                let step = tokio::time::timeout(PATIENCE, watch.next()).await.expect("in time");
-                match step.expect("the watch goes on").expect("legal") {
-                    Step::Error { code, .. } => {
-                        assert_eq!(code, 410);
-                        break;
-                    }
-                    step => replay.step(&step).unwrap_or_else(|violation| panic!("{violation}")),
-                }
-                if replay.resume_at() >= Some(list.version) {
-                    replay.equals(&list).unwrap_or_else(|violation| panic!("{violation}"));
+        let fence = fence(&wire, round).await;
+        // From every version of this round exactly the rest, or 410; and 410 only up to one point.
+        let written: Vec<_> = journal.written().into_keys().filter(|version| *version > before).collect();
+        let mut served = 0;
+        for version in &written {
+            match the_rest(&wire, *version, fence).await {
+                None => assert_eq!(served, 0, "{version} is gone, though an older version is not"),
+                Some(rest) => {
+                    served += 1;
+                    let missing = written.iter().find(|other| *other > version && !rest.contains(other));
+                    assert_eq!(missing, None, "a hole after {version}");
                 }
             }
         }
-        held = Some(Replay::after(&list));
+        assert!(served > 0, "nothing of {} versions was left to resume from", written.len());
+        before = fence;
         server.kill();
     }
+}
+
+/// The versions of all changes after a version, up to the fence; `None` if they are gone.
+async fn the_rest(wire: &Wire, after: Version, fence: Version) -> Option<BTreeSet<Version>> {
+    let query = format!("resourceVersion={after}");
+    let mut watch = wire.watch(&collection("*", "*"), &query).await.expect("errors are in the stream");
+    let mut rest = BTreeSet::new();
+    while !rest.contains(&fence) {
+        let version = match watch.expect().await {
+            Step::Error { code, .. } => {
+                assert_eq!((code, rest.len()), (410, 0), "told only after the beginning");
+                return None;
+            }
+            Step::Added(object) | Step::Modified(object) | Step::Deleted(object) => version_of(&object),
+            step @ Step::Bookmark { .. } => panic!("nobody asked for {step:?}"),
+        };
+        let version = version.expect("every change has one");
+        assert!(rest.last().is_none_or(|last| *last < version), "{version} is out of order");
+        rest.insert(version);
+    }
+    Some(rest)
 }
 
 #[tokio::test(flavor = "multi_thread")]

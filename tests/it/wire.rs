@@ -107,22 +107,34 @@ impl Wire {
 
     /// A LIST of everything at once, or page by page if the query has a `limit`.
     pub(crate) async fn list(&self, path: &str) -> Result<List, Answer> {
-        let mut pages = vec![];
+        let pages = self.pages(path).await?;
+        Ok(List::parse(&pages).unwrap_or_else(|violation| panic!("{path}: {violation}")))
+    }
+
+    /// The pages of a LIST. What a page says of the rest must be true.
+    pub(crate) async fn pages(&self, path: &str) -> Result<Vec<Value>, Answer> {
+        let mut pages: Vec<Value> = vec![];
         let mut next = path.to_owned();
         loop {
             let answer = self.get(&next).await;
             if answer.status != StatusCode::OK {
                 return Err(answer);
             }
-            let page = answer.json();
-            let token = page["metadata"]["continue"].as_str().unwrap_or("").to_owned();
-            pages.push(page);
+            pages.push(answer.json());
+            let token = pages.last().and_then(|page| page["metadata"]["continue"].as_str()).unwrap_or("");
             if token.is_empty() {
-                return Ok(List::parse(&pages).unwrap_or_else(|violation| panic!("{path}: {violation}")));
+                break;
             }
-            next = without_version(path);
-            next = with(&next, &format!("continue={token}"));
+            next = with(&without_version(path), &format!("continue={token}"));
         }
+        let mut following = 0;
+        for page in pages.iter().rev() {
+            if let Some(told) = page["metadata"].get("remainingItemCount") {
+                assert_eq!(told.as_u64(), Some(following), "{path}: remainingItemCount");
+            }
+            following += page["items"].as_array().map_or(0, Vec::len) as u64;
+        }
+        Ok(pages)
     }
 
     /// Opens a watch; `query` as after `watch=true&`.

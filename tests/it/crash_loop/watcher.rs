@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::writer::Journal;
-use super::{Address, collection};
+use super::Address;
 use crate::checker::{ItemKey, List, Replay, Step, Version};
 use crate::wire::{PATIENCE, Wire, with};
+use crate::writer::{Journal, collection};
 
 /// A client task and how far it has proved itself right.
 pub(crate) struct Watcher {

@@ -8,9 +8,16 @@ use http::Method;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use super::{RESOURCE, collection};
 use crate::checker::{ItemKey, Replay, Version, Written, version_of};
 use crate::wire::{Answer, Wire};
+
+/// What every object here is.
+const GROUP_VERSION: &str = "rbac.authorization.k8s.io/v1";
+
+/// Path of the collection that is written.
+pub(crate) fn collection(shard: &str, cluster: &str) -> String {
+    format!("/services/cache/shards/{shard}/clusters/{cluster}/apis/{GROUP_VERSION}/clusterroles")
+}
 
 /// Every acknowledged write, and what each object must be now.
 #[derive(Default)]
@@ -82,6 +89,11 @@ impl Journal {
         }
     }
 
+    /// Everything that was acknowledged.
+    pub(crate) fn written(&self) -> Written {
+        self.lock().written.clone()
+    }
+
     /// Whatever a client replayed holds every acknowledged write of its scope.
     pub(crate) fn delivered_to(&self, replay: &Replay, in_scope: impl Fn(&ItemKey) -> bool) {
         let mut written = self.lock().written.clone();
@@ -98,6 +110,14 @@ impl Writer {
     /// Writes until the server is gone.
     pub(crate) async fn run(mut self, wire: Wire) -> Self {
         while self.write(&wire).await.is_some() {}
+        self
+    }
+
+    /// Writes so many times; the server stays.
+    pub(crate) async fn run_for(mut self, wire: Wire, writes: usize) -> Self {
+        for _ in 0..writes {
+            self.write(&wire).await.expect("the server stays");
+        }
         self
     }
 
@@ -140,9 +160,8 @@ impl Writer {
         if let Some(held) = held {
             metadata["resourceVersion"] = held["metadata"]["resourceVersion"].clone();
         }
-        let (group, _) = RESOURCE.rsplit_once('/').expect("group, version and resource");
         json!({
-            "apiVersion": group.trim_start_matches("apis/"),
+            "apiVersion": GROUP_VERSION,
             "kind": "ClusterRole",
             "metadata": metadata,
             "spec": { "value": self.count, "fill": fill },

@@ -1,0 +1,96 @@
+//! A whole server in this process, put together by hand so that tests can reach its store.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardcache_proxy::access::Access;
+use shardcache_proxy::cache::{CacheConfig, WatchCache};
+use shardcache_proxy::front::Front;
+use shardcache_proxy::http::server::{Server, ServerConfig};
+use shardcache_proxy::metrics::Metrics;
+use shardcache_proxy::service::{Api, ApiConfig, ProxyService};
+use shardcache_proxy::types::Types;
+use shardcache_storage::{RedbOptions, RedbStore, Store};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::wire::Wire;
+
+/// A running server on a directory.
+pub(crate) struct Stand {
+    pub(crate) store: Arc<RedbStore>,
+    pub(crate) api: Arc<Api>,
+    service: ProxyService,
+    server: Server,
+    base: String,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// What a test wants otherwise than the product.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) api: ApiConfig,
+    pub(crate) cache: CacheConfig,
+}
+
+impl Default for Setting {
+    /// Bookmarks come as often as a test may want to wait for one.
+    fn default() -> Self {
+        let api = ApiConfig { bookmark_interval: Duration::from_millis(50), ..ApiConfig::default() };
+        Self { api, cache: CacheConfig::default() }
+    }
+}
+
+impl Stand {
+    /// Opens the store of a directory and serves it on a free port.
+    pub(crate) async fn open(dir: &Path, setting: &Setting) -> Self {
+        let mut options = RedbOptions::new(dir);
+        options.cache_bytes = 1 << 20;
+        let opening = tokio::task::spawn_blocking(|| RedbStore::open(options));
+        let store = opening.await.expect("joined").expect("the directory holds a store or nothing");
+        Self::over(store, setting).await
+    }
+
+    /// Serves a store on a free port.
+    pub(crate) async fn over(store: Arc<RedbStore>, setting: &Setting) -> Self {
+        let metrics = Metrics::default();
+        let types = Types::builtin(Vec::new());
+        let shared: Arc<dyn Store> = Arc::clone(&store) as _;
+        let (cache, reflector) =
+            WatchCache::open(Arc::clone(&shared), &types, setting.cache.clone(), &metrics);
+        let api = Api::new(shared, cache, setting.api.clone(), metrics, Arc::default());
+        let service = ProxyService::new(Arc::clone(&api));
+        let server = Server::new(Front::ready(service.clone()), ServerConfig::default());
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let base = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let accepting = server.clone();
+        let tasks = vec![
+            tokio::spawn(reflector.run()),
+            tokio::spawn(async move {
+                accepting.serve_tcp(listener, Access::loopback()).await.expect("accepting goes on");
+            }),
+        ];
+        Self { store, api, service, server, base, tasks }
+    }
+
+    /// Through a socket, and around it.
+    pub(crate) fn wires(&self) -> [Wire; 2] {
+        [Wire::tcp(&self.base), Wire::InProcess(self.service.clone())]
+    }
+
+    /// Through a socket.
+    pub(crate) fn wire(&self) -> Wire {
+        Wire::tcp(&self.base)
+    }
+
+    /// The graceful end: last bookmarks, answers, then the store is closed.
+    pub(crate) async fn close(self) {
+        let cut = self.server.shutdown(Duration::from_secs(10)).await;
+        assert_eq!(cut, 0, "connections had to be cut");
+        self.store.close().await.expect("nothing failed");
+        for task in self.tasks {
+            task.await.expect("no task panicked");
+        }
+    }
+}
