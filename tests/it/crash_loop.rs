@@ -25,7 +25,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::checker::{Replay, Step, Version, version_of};
-use crate::wire::{PATIENCE, Wire};
+use crate::wire::Wire;
 use crate::writer::{Journal, Writer, collection};
 use binary::Binary;
 use watcher::Watcher;
@@ -167,18 +167,18 @@ async fn crash_loop_in_compaction_loses_nothing_and_serves_no_hole() {
         let fence = fence(&wire, round).await;
         // From every version of this round exactly the rest, or 410; and 410 only up to one point.
         let written: Vec<_> = journal.written().into_keys().filter(|version| *version > before).collect();
-        let mut served = 0;
+        let mut resumable = 0;
         for version in &written {
             match the_rest(&wire, *version, fence).await {
-                None => assert_eq!(served, 0, "{version} is gone, though an older version is not"),
+                None => assert_eq!(resumable, 0, "{version} is gone, though an older version is not"),
                 Some(rest) => {
-                    served += 1;
+                    resumable += 1;
                     let missing = written.iter().find(|other| *other > version && !rest.contains(other));
                     assert_eq!(missing, None, "a hole after {version}");
                 }
             }
         }
-        assert!(served > 0, "nothing of {} versions was left to resume from", written.len());
+        assert!(resumable > 0, "nothing of {} versions was left to resume from", written.len());
         before = fence;
         server.kill();
     }

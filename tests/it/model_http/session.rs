@@ -97,7 +97,7 @@ impl<'a> Session<'a> {
 
     async fn restart(&mut self) {
         // Sometimes in the middle of somebody's way through history.
-        let arrived = self.turn % 2 == 0;
+        let arrived = self.turn.is_multiple_of(2);
         if arrived {
             for watching in &mut self.watches {
                 watching.arrives(self.oracle.head).await;
