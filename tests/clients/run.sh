@@ -26,7 +26,8 @@ scenario() { # name, scenario options…, --, client command…
 
 if command -v python3 >/dev/null; then
   if command -v go >/dev/null; then
-    (cd go && go build -o "$work/informer" .)
+    (cd go && go build -o "$work/informer" . && go build -o "$work/typed" ./typed)
+    check "client-go typed clients, leader election" python3 python/against_server.py --binary "$binary" -- "$work/typed" '{url}'
     for watchlist in true false; do
       for kind in dynamic metadata; do
         KUBE_FEATURE_WatchListClient=$watchlist KUBE_WATCHLIST_INCONSISTENCY_DETECTOR=true \
@@ -39,6 +40,7 @@ if command -v python3 >/dev/null; then
   fi
   if python3 -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements.txt; then
     scenario "python kubernetes" -- "$work/venv/bin/python" python/client.py
+    check kopf "$work/venv/bin/python" python/against_server.py --binary "$binary" -- "$work/venv/bin/python" python/kopf_operator.py
   else
     skip "python kubernetes: the package cannot be installed"
   fi

@@ -50,6 +50,8 @@ def main():
             verbs(amber, everywhere)
             watch(amber, everywhere, directory)
             custom_types(amber)
+            typed(amber)
+            discovery(amber, everywhere)
             real_data(server, directory, everywhere)
         finally:
             server.stop(signal.SIGTERM)
@@ -110,6 +112,31 @@ def custom_types(amber):
     widget = {"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"}, "spec": {"size": 3}}
     amber("apply", "-f", "-", stdin=json.dumps(widget))
     assert "w" in amber("get", "widgets", "-A", "-o", "name")
+
+
+def typed(amber):
+    """What kubectl makes with typed clients, it sends as protobuf."""
+    assert "created" in amber("create", "namespace", "typed")
+    assert "AlreadyExists" in amber("create", "namespace", "typed", code=1)
+    assert "created" in amber("create", "clusterrole", "hello", "--verb=get", "--non-resource-url=/hello")
+    assert "created" in amber("create", "clusterrolebinding", "hello", "--clusterrole=hello", "--user=me")
+    assert "created" in amber("create", "role", "r", "--verb=get,list", "--resource=namespaces", "-n", "typed")
+    role = json.loads(amber("get", "clusterrole", "hello", "-o", "json"))
+    assert role["rules"] == [{"nonResourceURLs": ["/hello"], "verbs": ["get"]}], role
+    assert "r" in amber("get", "roles", "-A", "-o", "name")
+
+
+def discovery(amber, everywhere):
+    writable = amber("api-resources", "--verbs=create,patch,list,watch", "-o", "name").split()
+    assert {"apiexports.apis.kcp.io", "namespaces", "events", "leases.coordination.k8s.io", "widgets.example.io"} <= set(writable), writable
+    readable = everywhere("api-resources", "--verbs=list,watch", "-o", "name").split()
+    assert sorted(readable) == sorted(writable), readable
+    assert everywhere("api-resources", "--verbs=create", "-o", "name").split() == []
+    assert "FIELDS:" in amber("explain", "apiexports")
+    unknown = json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "typed"}})
+    assert 'no matches for kind "Secret"' in amber("apply", "-f", "-", stdin=unknown, code=1)
+    assert "v1.37.0" in amber("version")
+    assert "readyz check passed" in amber("get", "--raw", "/readyz?verbose")
 
 
 def real_data(server, directory, everywhere):
