@@ -7,6 +7,8 @@
 //! process shuts the cache down, opens the same store again, and shows that a watch resumes where it ended,
 //! without listing anything.
 
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;

@@ -81,14 +81,14 @@ mod tests {
         let uri = "spiffe://corp/cache/shard/amber";
         params.subject_alt_names.push(SanType::URI(uri.try_into().expect("ASCII")));
         let certificate = params.self_signed(&key).expect("a certificate");
-        let identity = identity(certificate.der()).expect("readable");
-        assert_eq!(identity.user, "system:cache:shard:amber");
-        assert_eq!(identity.groups, ["system:cache:shards"]);
-        assert_eq!(identity.uris, [uri]);
+        let named = identity(certificate.der()).expect("readable");
+        assert_eq!(named.user, "system:cache:shard:amber");
+        assert_eq!(named.groups, ["system:cache:shards"]);
+        assert_eq!(named.uris, [uri]);
     }
 
     #[test]
     fn what_is_no_certificate_is_refused() {
-        assert!(super::identity(b"not DER").is_err());
+        assert!(identity(b"not DER").is_err());
     }
 }

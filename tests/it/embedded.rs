@@ -61,7 +61,7 @@ async fn d58_a_client_without_a_socket_does_what_one_with_a_socket_does() {
 #[tokio::test]
 async fn d50_the_identity_of_a_client_is_enforced() {
     let cache = EmbeddedCache::builder().memory().start().expect("it starts");
-    let role = ClusterRole { metadata: Default::default(), ..ClusterRole::default() };
+    let role = ClusterRole::default();
     let sapphire = Scope::shard("sapphire").cluster("root");
     for (scope, identity, expected) in [
         (&sapphire, Identity::shard("amber"), 403),

@@ -30,7 +30,7 @@ fn status(body: &[u8]) -> serde_json::Value {
 
 #[tokio::test(start_paused = true)]
 async fn d59_while_the_store_loads_liveness_answers_readiness_does_not_and_the_rest_waits() {
-    let (stage, front) = Stage::new(Tokens::default(), Duration::from_secs(60));
+    let (stage, front) = Stage::new(Tokens::default(), Duration::from_mins(1));
     for phase in [Phase::Opening, Phase::Loading] {
         stage.enter(phase);
         assert_eq!(ask(&front, "/livez", None).await.0, 200);
@@ -52,7 +52,7 @@ async fn d59_while_the_store_loads_liveness_answers_readiness_does_not_and_the_r
 #[tokio::test]
 async fn d59_a_request_that_came_too_early_is_answered_once_the_store_is_loaded() {
     let served = Served::start().await;
-    let (stage, front) = Stage::new(Tokens::default(), Duration::from_secs(60));
+    let (stage, front) = Stage::new(Tokens::default(), Duration::from_mins(1));
     let early = {
         let front = front.clone();
         tokio::spawn(async move { ask(&front, &collection("*", "*", ROLES), None).await.0 })
@@ -69,7 +69,7 @@ async fn d59_a_request_that_came_too_early_is_answered_once_the_store_is_loaded(
 
 #[tokio::test]
 async fn a_failed_server_says_why_and_is_neither_live_nor_ready() {
-    let (stage, front) = Stage::new(Tokens::default(), Duration::from_secs(60));
+    let (stage, front) = Stage::new(Tokens::default(), Duration::from_mins(1));
     stage.enter(Phase::Failed("the disk is gone".into()));
     let (code, _, body) = ask(&front, "/services/cache/shards/a/clusters/b/api", None).await;
     assert_eq!(code, 503);
@@ -82,7 +82,7 @@ async fn a_failed_server_says_why_and_is_neither_live_nor_ready() {
 #[tokio::test]
 async fn a_token_is_somebody_and_an_unknown_one_is_401_even_while_loading() {
     let tokens = Tokens::new([("s3cret".to_owned(), Identity::named("jane", &[]))]);
-    let (stage, front) = Stage::new(tokens, Duration::from_secs(60));
+    let (stage, front) = Stage::new(tokens, Duration::from_mins(1));
     for wrong in ["Bearer wrong", "Bearer", "Basic s3cret", "s3cret", "Bearer s3cret extra"] {
         let (code, _, body) = ask(&front, "/livez", Some(wrong)).await;
         assert_eq!((code, &status(&body)["reason"]), (StatusCode::UNAUTHORIZED, &"Unauthorized".into()));

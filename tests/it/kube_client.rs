@@ -24,6 +24,7 @@ use crate::harness::{ROLES, Served, collection, eventually, role};
 use crate::wire::Wire;
 
 const SHARDS: [&str; 3] = ["amber", "sapphire", "onyx"];
+const MERGE: &str = "application/merge-patch+json";
 const STRATEGIES: [InitialListStrategy; 2] =
     [InitialListStrategy::ListWatch, InitialListStrategy::StreamingList];
 
@@ -131,14 +132,12 @@ fn churn(wire: Wire) -> JoinHandle<()> {
             let outcome = match step % 5 {
                 4 => wire.request(Method::DELETE, &object, "application/json", "").await,
                 3 => {
-                    let patch = json!({ "metadata": { "labels": { "patched": step.to_string() } } });
-                    let patch = patch.to_string();
-                    wire.request(Method::PATCH, &object, "application/merge-patch+json", patch).await
+                    let change = json!({ "metadata": { "labels": { "patched": step.to_string() } } });
+                    wire.request(Method::PATCH, &object, MERGE, change.to_string()).await
                 }
                 _ => match wire.request(Method::POST, &path, "application/json", body.clone()).await {
                     Ok(answer) if answer.status == 409 => {
-                        let patch = "application/merge-patch+json";
-                        wire.request(Method::PATCH, &object, patch, body).await
+                        wire.request(Method::PATCH, &object, MERGE, body).await
                     }
                     other => other,
                 },
@@ -206,8 +205,7 @@ async fn an_expired_informer_lists_once_more_and_converges() {
                 let object = format!("{path}/flood");
                 let created = wire.call(Method::POST, &path, body.to_string()).await;
                 if created.status == 409 {
-                    let patch = "application/merge-patch+json";
-                    let patched = wire.request(Method::PATCH, &object, patch, body.to_string()).await;
+                    let patched = wire.request(Method::PATCH, &object, MERGE, body.to_string()).await;
                     assert_eq!(patched.expect("answered").status, 200);
                 }
             }

@@ -46,7 +46,7 @@ impl Pki {
     }
 
     /// A certificate and its key, as PEM.
-    fn issue(&self, params: CertificateParams) -> (String, String) {
+    fn issue(&self, params: &CertificateParams) -> (String, String) {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.authority).expect("a certificate");
         (certificate.pem(), key.serialize_pem())
@@ -62,12 +62,12 @@ impl Pki {
         if let Some(uri) = subject.uri {
             params.subject_alt_names.push(SanType::URI(uri.try_into().expect("ASCII")));
         }
-        self.issue(params)
+        self.issue(&params)
     }
 
     fn settings(&self) -> Settings {
         let server = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]);
-        let (cert, key) = self.issue(server.expect("names"));
+        let (cert, key) = self.issue(&server.expect("names"));
         Settings {
             tls_cert_file: Some(self.file("tls.crt", &cert)),
             tls_private_key_file: Some(self.file("tls.key", &key)),
