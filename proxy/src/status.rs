@@ -38,7 +38,7 @@ pub struct Details {
     /// Causes in order.
     pub causes: Vec<Cause>,
     /// Seconds after which to retry; also sent as the header `Retry-After` unless
-    /// [`Details::retry_header`] is off.
+    /// [`Details::no_retry_header`] is set.
     pub retry_after_seconds: u32,
     /// Suppresses the `Retry-After` header, which client-go and kube-rs obey for minutes.
     pub no_retry_header: bool,

@@ -1,6 +1,6 @@
 //! Which types are served where.
 //!
-//! The served set is a function of the store (D45): the [built-in table](builtin), then cached
+//! The served set is a function of the store (D45): the built-in table (`builtin`), then cached
 //! CustomResourceDefinitions, then the [configuration](config); for one type the earlier source wins.
 //! - Built-in and configured types are served everywhere.
 //! - A CRD's type is served in the CRD's own shard and logical cluster, and under the wildcards that
