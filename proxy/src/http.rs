@@ -18,6 +18,7 @@ pub mod openapi;
 pub mod options;
 mod patch;
 pub mod path;
+mod pretty;
 mod protobuf;
 mod receive;
 pub mod respond;

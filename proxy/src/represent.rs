@@ -6,7 +6,7 @@
 //! only.
 
 use bytes::Bytes;
-use shardcache_storage::{Event, Object, Spans};
+use shardcache_storage::{Event, Object, Sizes, Spans};
 
 use crate::body::{Rope, Weave};
 pub use crate::http::accept::Shape;
@@ -85,6 +85,18 @@ impl Form {
             }
             Shape::Object | Shape::Table => {
                 object.body_bytes().len() - spans.api_version.len as usize + self.api_version.len()
+            }
+        }
+    }
+
+    /// Bytes that [`Form::object`] appends for all of some objects together.
+    pub fn sum(&self, sizes: Sizes, objects: u64) -> u64 {
+        match self.shape {
+            Shape::PartialMetadata => {
+                sizes.metadata + objects * (PARTIAL_START.len() + PARTIAL_END.len()) as u64
+            }
+            Shape::Object | Shape::Table => {
+                sizes.bodies - sizes.api_versions + objects * self.api_version.len() as u64
             }
         }
     }

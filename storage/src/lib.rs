@@ -41,5 +41,5 @@ pub use redb::{BackendFactory, Progress, ProgressFn, QuickRepair, RedbOptions, R
 pub use resource_version::{
     DIGITS, PLACEHOLDER, ParseError, REVISION_MAX, ResourceVersion, Revision, TAG_BITS, TAG_MAX, Tag,
 };
-pub use state::{Objects, State};
+pub use state::{Objects, Sizes, State};
 pub use store::{BackupReport, Health, LogPage, ReadLimit, Receipt, Store, Subscription};

@@ -24,8 +24,36 @@ pub struct State {
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     set: OrdSet<Object>,
-    body_bytes: u64,
+    sizes: Sizes,
     floor: Revision,
+}
+
+/// Sums over the bodies of some objects, in bytes: what tells how long a list of them is, in whichever
+/// version or shape, without looking at each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// The bodies.
+    pub bodies: u64,
+    /// The values of `apiVersion` in them, quotes excluded.
+    pub api_versions: u64,
+    /// `metadata` in them, braces included.
+    pub metadata: u64,
+}
+
+impl Sizes {
+    fn add(&mut self, object: &Object) {
+        let spans = object.spans();
+        self.bodies += object.body_bytes().len() as u64;
+        self.api_versions += u64::from(spans.api_version.len);
+        self.metadata += u64::from(spans.metadata.len);
+    }
+
+    fn subtract(&mut self, object: &Object) {
+        let spans = object.spans();
+        self.bodies -= object.body_bytes().len() as u64;
+        self.api_versions -= u64::from(spans.api_version.len);
+        self.metadata -= u64::from(spans.metadata.len);
+    }
 }
 
 impl State {
@@ -76,7 +104,7 @@ impl State {
 
     /// Encoded bytes of all objects of all types.
     pub fn body_bytes(&self) -> u64 {
-        self.types.iter().map(|(_, objects)| objects.body_bytes).sum()
+        self.types.iter().map(|(_, objects)| objects.body_bytes()).sum()
     }
 
     pub(crate) fn set_head(&mut self, head: ResourceVersion) {
@@ -126,7 +154,12 @@ impl Objects {
 
     /// Sum of the encoded bodies, in bytes.
     pub fn body_bytes(&self) -> u64 {
-        self.body_bytes
+        self.sizes.bodies
+    }
+
+    /// Sums over the bodies.
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
     }
 
     /// Oldest revision a watch of the type can start after.
@@ -156,10 +189,10 @@ impl Objects {
     /// Puts a state in place of whatever has its key. Also used to build the state at an earlier
     /// revision by undoing events.
     pub fn insert(&mut self, object: Object) -> Option<Object> {
-        self.body_bytes += object.body_bytes().len() as u64;
+        self.sizes.add(&object);
         let replaced = self.set.insert(object);
         if let Some(old) = &replaced {
-            self.body_bytes -= old.body_bytes().len() as u64;
+            self.sizes.subtract(old);
         }
         replaced
     }
@@ -168,7 +201,7 @@ impl Objects {
     pub fn remove(&mut self, key: &str) -> Option<Object> {
         let removed = self.set.remove(key);
         if let Some(old) = &removed {
-            self.body_bytes -= old.body_bytes().len() as u64;
+            self.sizes.subtract(old);
         }
         removed
     }

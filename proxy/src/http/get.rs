@@ -4,10 +4,10 @@ use http::{Response, StatusCode};
 use shardcache_storage::Key;
 
 use crate::body::Body;
-use crate::http::accept::Representation;
+use crate::http::accept::Shape;
 use crate::http::locate::Located;
 use crate::http::options::GetOptions;
-use crate::http::{gzip, respond};
+use crate::http::respond;
 use crate::represent::Form;
 use crate::service::Api;
 use crate::status::ApiError;
@@ -22,7 +22,7 @@ pub(crate) fn get(
     located: &Located,
     name: &str,
     query: &str,
-    representation: Representation,
+    shape: Shape,
 ) -> Result<Response<Body>, ApiError> {
     let options = GetOptions::parse(query)?;
     let (Some(shard), Some(cluster)) = (located.scope.shard.one(), located.scope.cluster.one()) else {
@@ -38,7 +38,6 @@ pub(crate) fn get(
         .ok()
         .and_then(|key| located.snapshot.state.get(type_name, key.as_str()))
         .ok_or_else(|| ApiError::not_found(type_name, name))?;
-    let form = Form::new(&located.type_info, &located.path.version, representation.shape);
-    let response = respond::json(StatusCode::OK, form.bytes(object));
-    Ok(gzip::compress(response, representation, &api.config))
+    let form = Form::new(&located.type_info, &located.path.version, shape);
+    Ok(respond::json(StatusCode::OK, form.bytes(object)))
 }

@@ -14,22 +14,17 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderValu
 use http_body::Body as _;
 
 use crate::body::{Body, BodyError, Frames, Rope};
-use crate::http::accept::Representation;
 use crate::service::ApiConfig;
 
 /// Output is passed on in frames of about this size.
 const FRAME_BYTES: usize = 32 << 10;
 
 /// Compresses an answer if the client accepts that and the body is long enough, or of unknown length.
-pub(crate) fn compress(
-    response: Response<Body>,
-    representation: Representation,
-    config: &ApiConfig,
-) -> Response<Body> {
+pub(crate) fn compress(response: Response<Body>, accepted: bool, config: &ApiConfig) -> Response<Body> {
     let long = response.body().size_hint().exact().is_none_or(|len| len > config.gzip_bytes_min as u64);
     let (mut parts, body) = response.into_parts();
     parts.headers.append(VARY, HeaderValue::from_name(ACCEPT_ENCODING));
-    if !representation.gzip || !long {
+    if !accepted || !long {
         return Response::from_parts(parts, body);
     }
     parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use shardcache_storage::{Object, Objects, TypeName};
+use shardcache_storage::{Object, Objects, Sizes, TypeName};
 
 use crate::body::Weave;
 use crate::cache::{self, Snapshot};
 use crate::filter::Filter;
+use crate::scope::{Part, Scope};
 use crate::status::ApiError;
 
 /// Selecting among more objects than this is done off the async threads.
@@ -50,6 +51,14 @@ impl Collection {
     /// Objects of the type, selected or not.
     pub(crate) fn candidates(&self) -> usize {
         self.objects().map_or(0, Objects::len)
+    }
+
+    /// Number and sums of what is selected, where that is everything.
+    pub(crate) fn sizes(&self) -> Option<(u64, Sizes)> {
+        let Scope { shard, cluster, namespace } = &self.filter.scope;
+        let everything = *shard == Part::Any && *cluster == Part::Any && namespace.is_none();
+        let objects = self.objects().filter(|_| everything && !self.filter.has_selectors())?;
+        Some((objects.len() as u64, objects.sizes()))
     }
 
     /// Number of objects in the scope after a key; `None` where selectors hide it.

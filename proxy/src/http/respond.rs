@@ -6,6 +6,9 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use crate::body::Body;
+use crate::http::accept::Representation;
+use crate::http::{gzip, pretty};
+use crate::service::ApiConfig;
 use crate::status::ApiError;
 
 /// `Content-Type` of everything that is not text.
@@ -41,6 +44,16 @@ pub fn error(error: &ApiError) -> Response<Body> {
         response.headers_mut().insert(RETRY_AFTER, details.retry_after_seconds.into());
     }
     response
+}
+
+/// The answer in the encoding that was negotiated: indented, compressed, or as it is. Not for watches.
+pub(crate) fn encoded(
+    response: Response<Body>,
+    representation: Representation,
+    config: &ApiConfig,
+) -> Response<Body> {
+    let response = if representation.pretty { pretty::indent(response) } else { response };
+    gzip::compress(response, representation.gzip, config)
 }
 
 fn error_headers(mut response: Response<Body>) -> Response<Body> {

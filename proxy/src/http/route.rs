@@ -64,6 +64,9 @@ where
     if head {
         without_body(&mut response);
     }
+    if let Body::Full(bytes) = response.body() {
+        api.metrics.http.response_bytes.inc_by(bytes.len() as u64);
+    }
     let code = response.status().as_u16();
     api.metrics.http.requests.get_or_create(&ByCode { verb, code }).inc();
     api.metrics.http.duration.get_or_create(&verb.into()).observe(started.elapsed().as_secs_f64());
@@ -223,11 +226,13 @@ impl Call<'_> {
             _ => Expected::Object,
         };
         let representation = accept::negotiate(&self.parts.headers, query, expected)?;
-        match (self.verb, &located.path.name) {
-            (Verb::Watch, _) => watch::watch(api, &located, query, representation.shape),
-            (_, Some(name)) => get::get(api, &located, name, query, representation),
-            (_, None) => list::list(api, &located, query, representation).await,
-        }
+        let shape = representation.shape;
+        let response = match (self.verb, &located.path.name) {
+            (Verb::Watch, _) => return watch::watch(api, &located, query, shape),
+            (_, Some(name)) => get::get(api, &located, name, query, shape)?,
+            (_, None) => list::list(api, &located, query, shape).await?,
+        };
+        Ok(respond::encoded(response, representation, &api.config))
     }
 
     async fn write<B>(&self, located: Located, body: B) -> Result<Response<Body>, ApiError>

@@ -99,3 +99,26 @@ async fn what_does_not_exist_is_404_with_kubes_details() {
     let details = json!({ "name": "b", "group": "example.dev", "kind": "widgets" });
     assert_eq!(answer.json()["details"], details);
 }
+
+#[tokio::test]
+async fn people_get_indented_json() {
+    let world = World::new();
+    world.put("s/c/n/a", "", &json!({ "n": 1 })).await;
+    let path = format!("{AMBER}/v1/namespaces/n/widgets/a");
+    let compact = world.get(&path).await;
+    for (path, headers) in
+        [(format!("{path}?pretty=true"), vec![]), (path.clone(), vec![("user-agent", "curl/8.0")])]
+    {
+        let pretty = world.call(Method::GET, &path, &headers).await;
+        let expected = serde_json::to_string_pretty(&compact.json()).expect("JSON") + "\n";
+        assert_eq!(pretty.text(), expected);
+    }
+    world.fill(100, 3000).await;
+    let list = "/services/cache/shards/*/clusters/*/apis/example.dev/v1/widgets";
+    let headers = [("user-agent", "curl/8.0"), ("accept-encoding", "gzip")];
+    let packed = world.call(Method::GET, list, &headers).await;
+    let mut pretty = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&packed.body[..]), &mut pretty)
+        .expect("gzip");
+    assert_eq!(pretty, serde_json::to_string_pretty(&world.json(list).await).expect("JSON") + "\n");
+}

@@ -63,6 +63,23 @@ fn widgets() -> TypeInfo {
     }
 }
 
+/// The service over a store.
+pub(crate) fn serve(
+    store: Arc<dyn Store>,
+    configure: impl FnOnce(&mut ApiConfig),
+    cache: CacheConfig,
+) -> ProxyService {
+    let mut config = ApiConfig::default();
+    configure(&mut config);
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let types = Types::builtin(vec![widgets()]);
+    let (cache, reflector) = WatchCache::open(Arc::clone(&store), &types, cache, &metrics);
+    tokio::spawn(reflector.run());
+    let api = Api::new(store, cache, config, metrics, Arc::new(registry));
+    ProxyService::new(api)
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
@@ -77,15 +94,8 @@ impl World {
         configure: impl FnOnce(&mut ApiConfig),
         cache: CacheConfig,
     ) -> Self {
-        let mut config = ApiConfig::default();
-        configure(&mut config);
-        let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
-        let types = Types::builtin(vec![widgets()]);
-        let (cache, reflector) = WatchCache::open(Arc::clone(&store) as _, &types, cache, &metrics);
-        tokio::spawn(reflector.run());
-        let api = Api::new(Arc::clone(&store) as _, cache, config, metrics, Arc::new(registry));
-        Self { store, service: ProxyService::new(api) }
+        let service = serve(Arc::clone(&store) as _, configure, cache);
+        Self { store, service }
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

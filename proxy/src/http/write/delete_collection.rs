@@ -12,9 +12,9 @@ use super::{WriteRequest, delete};
 use crate::body::Body;
 use crate::http::accept::{self, Expected};
 use crate::http::items::Collection;
-use crate::http::list;
 use crate::http::locate::Located;
 use crate::http::options::ListOptions;
+use crate::http::{list, respond};
 use crate::service::Api;
 use crate::status::ApiError;
 
@@ -57,7 +57,8 @@ pub(super) async fn delete_collection(api: &Api, request: &WriteRequest) -> Resu
         }
         objects = deleted;
     }
-    Ok(list::of_objects(api, share, &located, objects, version, representation))
+    let response = list::of_objects(api, share, &located, objects, version, representation.shape);
+    Ok(respond::encoded(response, representation, &api.config))
 }
 
 /// Deletes a batch; adds what was deleted, and returns the last deletion's version.

@@ -7,7 +7,7 @@ use shardcache_storage::Object;
 use super::WriteRequest;
 use crate::body::Body;
 use crate::http::accept::Representation;
-use crate::http::{gzip, respond};
+use crate::http::respond;
 use crate::ingest;
 use crate::represent::Form;
 use crate::service::Api;
@@ -30,7 +30,7 @@ pub(super) fn object(
     let form = Form::new(&request.type_info, &request.version, representation.shape);
     let mut response = respond::json(code, form.bytes(object));
     warn(&mut response, warnings);
-    gzip::compress(response, representation, &api.config)
+    respond::encoded(response, representation, &api.config)
 }
 
 /// The object that a dry-run creation would have made: it has no resourceVersion.
@@ -50,7 +50,7 @@ pub(super) fn never_created(
     }
     let mut response = respond::value(StatusCode::CREATED, &value);
     warn(&mut response, warnings);
-    Ok(gzip::compress(response, representation, &api.config))
+    Ok(respond::encoded(response, representation, &api.config))
 }
 
 /// Adds a `Warning` header for each distinct warning, within kube-apiserver's budget.

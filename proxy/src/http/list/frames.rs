@@ -1,0 +1,162 @@
+//! The bytes of a list: a header, the items with commas between them, a trailer; a frame at a time.
+
+use std::fmt::Write as _;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use prometheus_client::metrics::counter::Counter;
+use serde_json::Value;
+use shardcache_storage::ResourceVersion;
+
+use super::Next;
+use crate::body::{Body, BodyError, Frames, Rope, Weave};
+use crate::http::items::Items;
+use crate::http::limits::Share;
+use crate::metrics::ListMetrics;
+use crate::represent::Form;
+use crate::service::Api;
+use crate::status::ApiError;
+
+/// What a streamed list is reckoned to occupy: the frames that hyper queues before the socket takes
+/// them, or a compressor's tables.
+const BYTES_IN_FLIGHT: usize = 512 << 10;
+const TRAILER: &[u8] = b"]}";
+
+/// Everything before the first item.
+pub(super) struct Header<'a> {
+    /// `apiVersion` and `kind`.
+    pub(super) kind: (&'a str, &'a str),
+    pub(super) version: ResourceVersion,
+    pub(super) next: Option<&'a Next>,
+    /// The shard selector that was honoured: the only proof of support that clients look at.
+    pub(super) echo: Option<&'a str>,
+}
+
+impl Header<'_> {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (api_version, kind) = self.kind;
+        let mut header = String::with_capacity(256);
+        let _ = write!(
+            header,
+            r#"{{"kind":{},"apiVersion":{},"metadata":{{"resourceVersion":"{}""#,
+            Value::from(kind),
+            Value::from(api_version),
+            self.version
+        );
+        if let Some(Next { token, remaining }) = self.next {
+            let _ = write!(header, r#","continue":"{token}""#);
+            if let Some(remaining) = remaining {
+                let _ = write!(header, r#","remainingItemCount":{remaining}"#);
+            }
+        }
+        if let Some(selector) = self.echo {
+            let _ = write!(header, r#","shardInfo":{{"selector":{}}}"#, Value::from(selector));
+        }
+        header.push_str(r#"},"items":["#);
+        header.into_bytes()
+    }
+}
+
+/// What stands around the items.
+pub(super) struct Frame {
+    pub(super) header: Vec<u8>,
+    /// Bytes of the items and their commas, if known.
+    pub(super) len: Option<u64>,
+}
+
+/// A list's share of the bytes in flight; 429 if too many lists are being sent.
+pub(crate) fn reserve(api: &Api) -> Result<Share, ApiError> {
+    api.limits.list_bytes.take(BYTES_IN_FLIGHT, &api.metrics)
+}
+
+/// The body of a list.
+pub(super) fn body(api: &Api, share: Share, frame: Frame, items: Items, form: Form) -> Body {
+    api.metrics.list.in_flight_bytes.inc_by(BYTES_IN_FLIGHT as i64);
+    let around = (frame.header.len() + TRAILER.len()) as u64;
+    Body::stream(ListFrames {
+        len: frame.len.map(|items| items + around),
+        header: frame.header,
+        items,
+        form,
+        progress: Progress::Header,
+        sent: Sent {
+            metrics: api.metrics.list.clone(),
+            response_bytes: api.metrics.http.response_bytes.clone(),
+            objects: 0,
+            bytes: 0,
+            _share: share,
+        },
+    })
+}
+
+enum Progress {
+    Header,
+    /// Items, and whether one was sent.
+    Items(bool),
+    Done,
+}
+
+struct ListFrames {
+    header: Vec<u8>,
+    items: Items,
+    form: Form,
+    progress: Progress,
+    /// Bytes still to come.
+    len: Option<u64>,
+    sent: Sent,
+}
+
+impl Frames for ListFrames {
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Rope, BodyError>>> {
+        let this = self.get_mut();
+        let mut weave = Weave::new();
+        let mut first = match this.progress {
+            Progress::Header => {
+                weave.text(&std::mem::take(&mut this.header));
+                true
+            }
+            Progress::Items(any) => !any,
+            Progress::Done => return Poll::Ready(None),
+        };
+        let (form, sent) = (&this.form, &mut this.sent);
+        let more = this.items.fill(&mut weave, |weave, object| {
+            if !first {
+                weave.fixed(b",");
+            }
+            first = false;
+            form.object(weave, object);
+            sent.objects += 1;
+        });
+        this.progress = Progress::Items(!first);
+        if !more {
+            weave.fixed(TRAILER);
+            this.progress = Progress::Done;
+        }
+        let rope = weave.take();
+        this.sent.bytes += rope.len() as u64;
+        this.len = this.len.map(|len| len.saturating_sub(rope.len() as u64));
+        Poll::Ready(Some(Ok(rope)))
+    }
+
+    fn exact_len(&self) -> Option<u64> {
+        self.len
+    }
+}
+
+/// Reports a list when its body is dropped, sent or not.
+struct Sent {
+    metrics: ListMetrics,
+    response_bytes: Counter,
+    objects: u64,
+    bytes: u64,
+    _share: Share,
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.metrics.objects.observe(self.objects as f64);
+        self.metrics.bytes.observe(self.bytes as f64);
+        self.response_bytes.inc_by(self.bytes);
+        self.metrics.in_flight_bytes.dec_by(BYTES_IN_FLIGHT as i64);
+    }
+}
