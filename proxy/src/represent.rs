@@ -93,7 +93,7 @@ impl Form {
     pub fn sum(&self, sizes: Sizes, objects: u64) -> u64 {
         match self.shape {
             Shape::PartialMetadata => {
-                sizes.metadata + objects * (PARTIAL_START.len() + PARTIAL_END.len()) as u64
+                sizes.metadata + objects * (self.partial_start.len() + PARTIAL_END.len()) as u64
             }
             Shape::Object | Shape::Table => {
                 sizes.bodies - sizes.api_versions + objects * self.api_version.len() as u64

@@ -89,18 +89,10 @@ async fn answer(
     let limit = options.limit.map(|limit| usize::try_from(limit.get()).unwrap_or(usize::MAX - 1));
     let echo = options.shards.as_ref().map(ToString::to_string);
     let filter = located.filter(options.labels, options.fields, options.shards)?;
-<<<<<<< HEAD
-    let shown = show(api, located, options.at).await?;
-    let version = shown.version;
-    let collection =
-        Arc::new(Collection { source: shown.source, type_name: located.type_info.name.clone(), filter });
-    let form = Form::new(&located.type_info, &located.path.version, representation.shape).for_items();
-=======
     let Shown { source, version, after, counted } = show(api, located, options.at).await?;
     let collection = Collection { source, type_name: located.type_info.name.clone(), filter };
-    let form = Form::new(&located.type_info, &located.path.version, shape);
+    let form = Form::new(&located.type_info, &located.path.version, shape).for_items();
     let listing = Listing { api, located, form, collection: Arc::new(collection), version, after, counted };
->>>>>>> f02c144 (Know the length of whole lists, indent for people, count response bytes)
     let page = match limit {
         Some(limit) => listing.page(limit).await?,
         None => listing.everything().await?,
@@ -121,13 +113,7 @@ pub(crate) fn of_objects(
     version: ResourceVersion,
     shape: Shape,
 ) -> Response<Body> {
-<<<<<<< HEAD
-    let form = Form::new(&located.type_info, &located.path.version, representation.shape).for_items();
-    let page =
-        Page { len: Some(length(&form, &objects)), items: Items::Picked(objects.into_iter()), next: None };
-    respond_with(api, share, form, page, version, None, representation)
-=======
-    let form = Form::new(&located.type_info, &located.path.version, shape);
+    let form = Form::new(&located.type_info, &located.path.version, shape).for_items();
     let header = Header { kind: form.list_type(), version, next: None, echo: None }.encode();
     let frame = Frame { header, len: Some(length(&form, &objects)) };
     let body = frames::body(api, share, frame, Items::Picked(objects.into_iter()), form);
@@ -138,7 +124,6 @@ pub(crate) fn of_objects(
 fn length(form: &Form, objects: &[Object]) -> u64 {
     let commas = objects.len().saturating_sub(1) as u64;
     objects.iter().map(|object| form.len(object) as u64).sum::<u64>() + commas
->>>>>>> f02c144 (Know the length of whole lists, indent for people, count response bytes)
 }
 
 /// Finds the state to show.

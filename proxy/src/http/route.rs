@@ -64,9 +64,6 @@ where
     if head {
         without_body(&mut response);
     }
-    if let Body::Full(bytes) = response.body() {
-        api.metrics.http.response_bytes.inc_by(bytes.len() as u64);
-    }
     let code = response.status().as_u16();
     api.metrics.http.requests.get_or_create(&ByCode { verb, code }).inc();
     api.metrics.http.duration.get_or_create(&verb.into()).observe(started.elapsed().as_secs_f64());

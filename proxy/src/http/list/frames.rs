@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use prometheus_client::metrics::counter::Counter;
 use serde_json::Value;
 use shardcache_storage::ResourceVersion;
 
@@ -79,13 +78,7 @@ pub(super) fn body(api: &Api, share: Share, frame: Frame, items: Items, form: Fo
         items,
         form,
         progress: Progress::Header,
-        sent: Sent {
-            metrics: api.metrics.list.clone(),
-            response_bytes: api.metrics.http.response_bytes.clone(),
-            objects: 0,
-            bytes: 0,
-            _share: share,
-        },
+        sent: Sent { metrics: api.metrics.list.clone(), objects: 0, bytes: 0, _share: share },
     })
 }
 
@@ -146,7 +139,6 @@ impl Frames for ListFrames {
 /// Reports a list when its body is dropped, sent or not.
 struct Sent {
     metrics: ListMetrics,
-    response_bytes: Counter,
     objects: u64,
     bytes: u64,
     _share: Share,
@@ -156,7 +148,6 @@ impl Drop for Sent {
     fn drop(&mut self) {
         self.metrics.objects.observe(self.objects as f64);
         self.metrics.bytes.observe(self.bytes as f64);
-        self.response_bytes.inc_by(self.bytes);
         self.metrics.in_flight_bytes.dec_by(BYTES_IN_FLIGHT as i64);
     }
 }

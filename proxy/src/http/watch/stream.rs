@@ -12,7 +12,7 @@ use shardcache_storage::{ResourceVersion, StorageError};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::line;
-use crate::body::{BodyError, Rope, Sink, Weave};
+use crate::body::{BodyError, Sink, Weave};
 use crate::cache::{Delivery, WatchStep, Watcher};
 use crate::http::items::{Collection, Items};
 use crate::http::limits::Share;
@@ -153,7 +153,7 @@ impl Stream {
                 self.ended.api.metrics.watch.bookmarks.inc();
                 self.schedule_bookmark();
             }
-            self.send(weave.take(), sink).await;
+            sink.send(weave.take()).await;
             if Instant::now() >= self.deadline {
                 self.ended.reason = Reason::Timeout;
                 return false;
@@ -166,24 +166,19 @@ impl Stream {
         let mut weave = Weave::default();
         for delivery in events {
             if weave.is_full() {
-                self.send(weave.take(), sink).await;
+                sink.send(weave.take()).await;
             }
             line::event(&mut weave, &self.form, delivery);
         }
         self.ended.api.metrics.watch.events.inc_by(events.len() as u64);
-        self.send(weave.take(), sink).await;
-    }
-
-    async fn send(&self, rope: Rope, sink: &mut Sink) {
-        self.ended.api.metrics.http.response_bytes.inc_by(rope.len() as u64);
-        sink.send(rope).await;
+        sink.send(weave.take()).await;
     }
 
     async fn send_bookmark(&mut self, sink: &mut Sink) {
         let version = self.watcher.bookmark();
         self.ended.api.metrics.watch.bookmarks.inc();
         self.schedule_bookmark();
-        self.send(line::bookmark(&self.form, version, false).into(), sink).await;
+        sink.send(line::bookmark(&self.form, version, false).into()).await;
     }
 
     /// Says what went wrong; the stream ends after it (R3).
