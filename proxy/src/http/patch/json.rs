@@ -13,8 +13,11 @@ use crate::status::ApiError;
 
 /// Bytes that all copies of one patch may add; kube-apiserver's bound.
 const COPIED_BYTES_MAX: usize = 3 << 20;
-/// Values that all copies and moves of one patch may touch: what bounds the time they take.
+/// Values that one patch may touch beside those it holds: what copies and moves measure, and elements
+/// that make room in an array. Bounds the time a patch takes.
 const TOUCHED_MAX: usize = 1 << 20;
+/// Elements that make room in the time it takes to measure one.
+const SHIFTED_PER_TOUCHED: usize = 16;
 
 /// One operation.
 #[derive(Debug)]
@@ -87,37 +90,64 @@ impl Spent {
     /// Refuses an operation that nests too deep or exceeds what a patch may use up. A `from` that is
     /// not there is left to the operation itself.
     fn check(&mut self, operation: &PatchOperation, document: &Value) -> Result<(), ApiError> {
-        let (from, path) = match operation {
-            PatchOperation::Add(AddOperation { path, value })
-            | PatchOperation::Replace(ReplaceOperation { path, value }) => {
-                let mut size = Size::default();
-                size.measure(value, tokens(path), usize::MAX);
-                return size.check_depth();
+        match operation {
+            PatchOperation::Add(AddOperation { path, value }) => {
+                self.shift(path, document)?;
+                check_depth(value, path)
             }
-            PatchOperation::Remove(_) | PatchOperation::Test(_) => return Ok(()),
-            PatchOperation::Move(MoveOperation { from, path })
-            | PatchOperation::Copy(CopyOperation { from, path }) => (from, path),
-        };
-        let Some(source) = document.pointer(from.as_str()) else { return Ok(()) };
-        let mut size = Size::default();
-        size.measure(source, tokens(path), TOUCHED_MAX - self.touched);
-        size.check_depth()?;
-        self.touched += size.values;
-        if self.touched >= TOUCHED_MAX {
-            return Err(ApiError::request_entity_too_large(format!(
-                "The copies and moves of a JSON patch may touch {TOUCHED_MAX} values in all"
-            )));
+            PatchOperation::Replace(ReplaceOperation { path, value }) => check_depth(value, path),
+            PatchOperation::Remove(RemoveOperation { path }) => self.shift(path, document),
+            PatchOperation::Test(_) => Ok(()),
+            PatchOperation::Move(MoveOperation { from, path }) => {
+                self.shift(from, document)?;
+                self.shift(path, document)?;
+                self.carry(from, path, document).map(drop)
+            }
+            PatchOperation::Copy(CopyOperation { from, path }) => {
+                self.shift(path, document)?;
+                self.copied_bytes += self.carry(from, path, document)?;
+                if self.copied_bytes > COPIED_BYTES_MAX {
+                    return Err(ApiError::request_entity_too_large(format!(
+                        "The copies of a JSON patch may add {COPIED_BYTES_MAX} bytes in all"
+                    )));
+                }
+                Ok(())
+            }
         }
-        if matches!(operation, PatchOperation::Copy(_)) {
-            self.copied_bytes += size.bytes;
-        }
-        if self.copied_bytes > COPIED_BYTES_MAX {
-            return Err(ApiError::request_entity_too_large(format!(
-                "The copies of a JSON patch may add {COPIED_BYTES_MAX} bytes in all"
-            )));
-        }
-        Ok(())
     }
+
+    /// Accounts for an element that comes or goes, if the path leads into an array.
+    fn shift(&mut self, path: &Pointer, document: &Value) -> Result<(), ApiError> {
+        let Some((parent, _)) = path.split_back() else { return Ok(()) };
+        let elements = document.pointer(parent.as_str()).and_then(Value::as_array).map_or(0, Vec::len);
+        self.touch(elements / SHIFTED_PER_TOUCHED)
+    }
+
+    /// Accounts for a value that goes from one place to another; its size in bytes.
+    fn carry(&mut self, from: &Pointer, path: &Pointer, document: &Value) -> Result<usize, ApiError> {
+        let Some(source) = document.pointer(from.as_str()) else { return Ok(0) };
+        let mut size = Size::default();
+        size.measure(source, tokens(path), TOUCHED_MAX);
+        size.check_depth()?;
+        self.touch(size.values)?;
+        Ok(size.bytes)
+    }
+
+    fn touch(&mut self, values: usize) -> Result<(), ApiError> {
+        self.touched += values;
+        if self.touched < TOUCHED_MAX {
+            return Ok(());
+        }
+        Err(ApiError::request_entity_too_large(format!(
+            "A JSON patch may touch {TOUCHED_MAX} values of an object in all"
+        )))
+    }
+}
+
+fn check_depth(value: &Value, path: &Pointer) -> Result<(), ApiError> {
+    let mut size = Size::default();
+    size.measure(value, tokens(path), usize::MAX);
+    size.check_depth()
 }
 
 fn tokens(path: &Pointer) -> usize {

@@ -146,6 +146,18 @@ fn copies_cannot_multiply_an_object() {
 }
 
 #[test]
+fn elements_that_make_room_are_accounted_for() {
+    let long = format!(r#"{{"a":[{}]}}"#, vec!["0"; 400_000].join(","));
+    for operation in [r#"{"op":"remove","path":"/a/0"}"#, r#"{"op":"add","path":"/a/0","value":1}"#] {
+        let patch = |count: usize| format!("[{}]", vec![operation; count].join(","));
+        assert!(apply(PatchFormat::Json, &patch(20), &long).is_ok());
+        assert_eq!(apply(PatchFormat::Json, &patch(10_000), &long).expect_err("too long").code, 413);
+        let short = format!(r#"{{"a":[{}]}}"#, vec!["0"; 1_000].join(","));
+        assert!(apply(PatchFormat::Json, &patch(1_000), &short).is_ok());
+    }
+}
+
+#[test]
 fn operations_cannot_nest_deeper_than_an_object_may() {
     let deepen = |levels: usize| {
         let mut operations = Vec::new();

@@ -4,9 +4,10 @@ use std::time::SystemTime;
 
 use ::http::{Response, StatusCode};
 use rand::Rng;
-use shardcache_storage::{Action, Change, Draft, Guard, Key, Refusal};
+use shardcache_storage::{Action, Change, Draft, Guard, Key, Object as Stored, Refusal};
 
 use super::commit::Committer;
+use super::modify::Times;
 use super::{Place, WriteRequest, body, modify, respond};
 use crate::body::Body;
 use crate::http::accept::{self, Expected};
@@ -15,6 +16,7 @@ use crate::http::options::{WriteKind, WriteOptions};
 use crate::ingest::{Assigned, Object, SHARD_ANNOTATION, rfc3339};
 use crate::service::Api;
 use crate::status::ApiError;
+use crate::types::TypeInfo;
 
 /// Names that are tried for one `generateName`; kube-apiserver's bound.
 const NAMES_TRIED: usize = 8;
@@ -44,12 +46,14 @@ pub(super) async fn create(
     let assigned = Origin::of(&object);
     let committer = Committer::new(api, options.timeout);
     let mut tried = name.clone().into_owned();
+    let mut taken = None;
     for _ in 0..if generated { NAMES_TRIED } else { 1 } {
         if generated {
             tried = names::generate(&name, |below| rand::rng().random_range(0..below));
         }
         let key = place.key(request, &tried)?;
-        if snapshot.state.get(&type_info.name, key.as_str()).is_some() {
+        taken = snapshot.state.get(&type_info.name, key.as_str()).cloned();
+        if taken.is_some() {
             continue;
         }
         let draft = assigned.encode(&object, &key, type_info)?;
@@ -71,15 +75,22 @@ pub(super) async fn create(
                     &warnings,
                 ));
             }
-            Err(Refusal::AlreadyExists(_)) => {}
+            Err(Refusal::AlreadyExists(object)) => taken = Some(object),
             Err(refusal) => return Err(ApiError::internal(refusal)),
         }
     }
-    Err(if generated {
-        ApiError::generate_name_conflict(&type_info.name, &tried)
-    } else {
-        ApiError::already_exists(&type_info.name, &tried)
-    })
+    Err(name_taken(type_info, &tried, generated, taken.as_ref()))
+}
+
+fn name_taken(type_info: &TypeInfo, name: &str, generated: bool, by: Option<&Stored>) -> ApiError {
+    if generated {
+        return ApiError::generate_name_conflict(&type_info.name, name);
+    }
+    let mut error = ApiError::already_exists(&type_info.name, name);
+    if by.is_some_and(|object| Times::of(object).deletion_timestamp.is_some()) {
+        error.message.insert_str(0, "object is being deleted: ");
+    }
+    error
 }
 
 /// Who gives a new object its identity.
@@ -112,12 +123,7 @@ impl Origin {
         }
     }
 
-    fn encode(
-        &self,
-        object: &Object<'_>,
-        key: &Key,
-        type_info: &crate::types::TypeInfo,
-    ) -> Result<Draft, ApiError> {
+    fn encode(&self, object: &Object<'_>, key: &Key, type_info: &TypeInfo) -> Result<Draft, ApiError> {
         let assigned = match self {
             Self::Copy { uid, created } => {
                 Assigned { uid: uid.as_deref(), creation_timestamp: created.as_deref(), generation: None }

@@ -38,7 +38,7 @@ pub(super) async fn modify(
     let type_info = &request.type_info;
     let name = key.parts().name;
     let version = based_on(object, type_info, name)?;
-    let created = creation_timestamp(current);
+    let created = Times::of(current).creation_timestamp;
     let assigned = Assigned {
         uid: object.uid().is_empty().then(|| current.uid()).filter(|uid| !uid.is_empty()),
         creation_timestamp: created.as_deref().filter(|_| object.creation_timestamp().is_empty()),
@@ -99,15 +99,21 @@ fn based_on(object: &Object<'_>, type_info: &TypeInfo, name: &str) -> Result<Res
         .map_err(|why| ApiError::bad_request(format!("invalid resourceVersion {sent:?}: {why}")))
 }
 
-/// `metadata.creationTimestamp` of a stored object.
-fn creation_timestamp(object: &Stored) -> Option<Cow<'_, str>> {
-    #[derive(Deserialize)]
-    struct Metadata<'a> {
-        #[serde(borrow, rename = "creationTimestamp")]
-        creation_timestamp: Option<Cow<'a, str>>,
+/// What writes want to know of a stored object's metadata, beyond what the record holds.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Times<'a> {
+    #[serde(borrow)]
+    pub(super) creation_timestamp: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) deletion_timestamp: Option<Cow<'a, str>>,
+}
+
+impl<'a> Times<'a> {
+    pub(super) fn of(object: &'a Stored) -> Self {
+        let metadata = &object.body_bytes()[object.spans().metadata.range()];
+        serde_json::from_slice(metadata).unwrap_or_default()
     }
-    let metadata = &object.body_bytes()[object.spans().metadata.range()];
-    serde_json::from_slice::<Metadata<'_>>(metadata).ok()?.creation_timestamp
 }
 
 /// The state that a put made.

@@ -219,6 +219,11 @@ async fn x1_objects_that_exist_or_do_not() {
     let wanted = about(409, "AlreadyExists", "apiexports.apis.kcp.io \"x\" already exists", "x");
     assert_status(&server.post(EXPORTS, &export("x")).await, &wanted);
     let wanted = about(404, "NotFound", "apiexports.apis.kcp.io \"nope\" not found", "nope");
+    let mut leaving = export("leaving");
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    server.post(EXPORTS, &leaving).await.expect(201);
+    let text = "object is being deleted: apiexports.apis.kcp.io \"leaving\" already exists";
+    assert_status(&server.post(EXPORTS, &leaving).await, &about(409, "AlreadyExists", text, "leaving"));
     let mut update = created;
     update["metadata"]["name"] = "nope".into();
     assert_status(&server.put(&at("nope"), &update).await, &wanted);
