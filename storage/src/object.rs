@@ -19,6 +19,9 @@
 //! includes its braces. The checksum covers every byte but its own four. Source fields are zero until
 //! a shard pushes through the push protocol.
 
+mod draft;
+mod header;
+
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
@@ -26,8 +29,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::key::{Key, KeyParts};
+use crate::key::KeyParts;
 use crate::resource_version::{DIGITS, ResourceVersion, Revision};
+
+pub use draft::Draft;
+use header::{Header, checksum, put_u32, verify_checksum};
 
 /// Bytes before the key.
 pub(crate) const HEADER: usize = 68;
@@ -85,106 +91,6 @@ pub enum RecordError {
         /// The bound in bytes.
         max: usize,
     },
-}
-
-/// An object that is encoded but not yet committed: no revision, no resourceVersion.
-#[derive(Clone)]
-pub struct Draft {
-    record: Vec<u8>,
-}
-
-impl Draft {
-    /// Packs a key, its labels (sorted by label key here) and the final JSON into a record.
-    ///
-    /// `body[spans.resource_version_at..][..19]` must be digits; they are overwritten at commit.
-    pub fn new<K: AsRef<str>, V: AsRef<str>>(
-        key: &Key,
-        labels: &[(K, V)],
-        body: &[u8],
-        spans: Spans,
-    ) -> Result<Self, RecordError> {
-        let key = key.as_str().as_bytes();
-        limit("key", key.len(), u16::MAX.into())?;
-        limit("object", body.len(), BODY_MAX)?;
-        limit("apiVersion", spans.api_version.len as usize, u8::MAX.into())?;
-        limit("metadata.uid", spans.uid.len as usize, u8::MAX.into())?;
-        let mut sorted: Vec<_> = labels.iter().map(|(k, v)| (k.as_ref(), v.as_ref())).collect();
-        sorted.sort_unstable();
-        let mut packed = Vec::with_capacity(sorted.iter().map(|(k, v)| k.len() + v.len() + 4).sum());
-        for (label, value) in sorted {
-            limit("label key", label.len(), u16::MAX.into())?;
-            limit("label value", value.len(), u16::MAX.into())?;
-            packed.extend_from_slice(&(label.len() as u16).to_le_bytes());
-            packed.extend_from_slice(label.as_bytes());
-            packed.extend_from_slice(&(value.len() as u16).to_le_bytes());
-            packed.extend_from_slice(value.as_bytes());
-        }
-        let mut record = Vec::with_capacity(HEADER + key.len() + packed.len() + body.len());
-        record.resize(HEADER, 0);
-        record[0] = FORMAT;
-        record[1] = OP_PUT;
-        record[2..4].copy_from_slice(&(key.len() as u16).to_le_bytes());
-        put_u32(&mut record, 32, packed.len() as u32);
-        put_u32(&mut record, 36, body.len() as u32);
-        put_u32(&mut record, 40, spans.resource_version_at);
-        put_u32(&mut record, 44, spans.metadata.at);
-        put_u32(&mut record, 48, spans.metadata.len);
-        put_u32(&mut record, 52, spans.api_version.at);
-        record[56] = spans.api_version.len as u8;
-        record[57] = spans.uid.len as u8;
-        put_u32(&mut record, 60, spans.uid.at);
-        record.extend_from_slice(key);
-        record.extend_from_slice(&packed);
-        record.extend_from_slice(body);
-        Header::check(&record)?;
-        Ok(Self { record })
-    }
-
-    /// The uid in the draft, `""` if it has none.
-    pub fn uid(&self) -> &str {
-        Header::parse(&self.record).expect("checked by `new`").uid(&self.record)
-    }
-
-    /// The encoded JSON, placeholder digits included.
-    pub fn body(&self) -> &[u8] {
-        let header = Header::parse(&self.record).expect("checked by `new`");
-        &self.record[header.body_at()..]
-    }
-
-    /// Where things are inside [`Draft::body`].
-    pub fn spans(&self) -> Spans {
-        Header::parse(&self.record).expect("checked by `new`").spans()
-    }
-
-    /// Bytes of the whole record.
-    pub fn size(&self) -> usize {
-        self.record.len()
-    }
-
-    /// The object as it would look under this version, to be shown to a client that asked not to
-    /// store it. It has no place in any log and must not be put into a state.
-    pub fn preview(self, version: ResourceVersion) -> Object {
-        self.seal(0, version.revision(), version, Revision::ZERO)
-    }
-
-    /// Patches type, versions and checksum: the draft becomes the object of one event.
-    pub(crate) fn seal(
-        mut self,
-        type_id: u32,
-        revision: Revision,
-        version: ResourceVersion,
-        previous: Revision,
-    ) -> Object {
-        let mut header = Header::parse(&self.record).expect("checked by `new`");
-        (header.type_id, header.previous) = (type_id, previous);
-        let digits_at = header.body_at() + header.resource_version_at as usize;
-        self.record[digits_at..digits_at + DIGITS].copy_from_slice(&version.digits());
-        put_u32(&mut self.record, 4, type_id);
-        self.record[8..16].copy_from_slice(&previous.0.to_le_bytes());
-        let sum = checksum(&self.record);
-        put_u32(&mut self.record, 64, sum);
-        Object(Arc::new(Inner { revision, header, record: Bytes::from(self.record.into_boxed_slice()) }))
-    }
 }
 
 /// A committed object. Cheap to clone; ordered, compared and looked up by its key.
@@ -402,133 +308,6 @@ impl<'a> Iterator for Labels<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         Some((self.take()?, self.take()?))
     }
-}
-
-#[derive(Clone, Copy)]
-struct Header {
-    previous: Revision,
-    type_id: u32,
-    labels_len: u32,
-    resource_version_at: u32,
-    metadata: Span,
-    api_version_at: u32,
-    uid_at: u32,
-    key_len: u16,
-    op: u8,
-    api_version_len: u8,
-    uid_len: u8,
-}
-
-impl Header {
-    fn parse(record: &[u8]) -> Result<Self, RecordError> {
-        if record.len() < HEADER {
-            return Err(RecordError::Damaged("shorter than its header"));
-        }
-        if record[0] != FORMAT {
-            return Err(RecordError::Format(record[0]));
-        }
-        Ok(Self {
-            previous: Revision(u64::from_le_bytes(record[8..16].try_into().expect("eight bytes"))),
-            type_id: get_u32(record, 4),
-            labels_len: get_u32(record, 32),
-            resource_version_at: get_u32(record, 40),
-            metadata: Span { at: get_u32(record, 44), len: get_u32(record, 48) },
-            api_version_at: get_u32(record, 52),
-            uid_at: get_u32(record, 60),
-            key_len: u16::from_le_bytes([record[2], record[3]]),
-            op: record[1],
-            api_version_len: record[56],
-            uid_len: record[57],
-        })
-    }
-
-    /// Parses and proves that every length and offset lies inside the record.
-    fn check(record: &[u8]) -> Result<Self, RecordError> {
-        let header = Self::parse(record)?;
-        let body_len = get_u32(record, 36) as usize;
-        let sum = (HEADER + usize::from(header.key_len))
-            .checked_add(header.labels_len as usize)
-            .and_then(|sum| sum.checked_add(body_len));
-        if sum != Some(record.len()) {
-            return Err(RecordError::Damaged("lengths do not add up"));
-        }
-        let key = std::str::from_utf8(&record[HEADER..HEADER + usize::from(header.key_len)]);
-        if key.ok().and_then(KeyParts::split).is_none() {
-            return Err(RecordError::Damaged("key"));
-        }
-        if header.op == OP_DELETE {
-            return if body_len == 0 && header.labels_len == 0 {
-                Ok(header)
-            } else {
-                Err(RecordError::Damaged("deletion with a body"))
-            };
-        }
-        if header.op != OP_PUT {
-            return Err(RecordError::Damaged("operation"));
-        }
-        let mut labels = Labels(&record[HEADER + usize::from(header.key_len)..header.body_at()]);
-        while labels.next().is_some() {}
-        if !labels.0.is_empty() {
-            return Err(RecordError::Damaged("labels"));
-        }
-        let body = &record[header.body_at()..];
-        let spans = header.spans();
-        for span in [spans.metadata, spans.api_version, spans.uid] {
-            if span.at as usize + span.len as usize > body.len() {
-                return Err(RecordError::Damaged("span outside the body"));
-            }
-        }
-        let digits =
-            body.get(header.resource_version_at as usize..header.resource_version_at as usize + DIGITS);
-        if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_digit)) {
-            return Err(RecordError::Damaged("resourceVersion digits"));
-        }
-        if std::str::from_utf8(&body[spans.uid.range()]).is_err()
-            || std::str::from_utf8(&body[spans.api_version.range()]).is_err()
-        {
-            return Err(RecordError::Damaged("text is not UTF-8"));
-        }
-        Ok(header)
-    }
-
-    fn body_at(&self) -> usize {
-        HEADER + usize::from(self.key_len) + self.labels_len as usize
-    }
-
-    fn spans(&self) -> Spans {
-        Spans {
-            resource_version_at: self.resource_version_at,
-            metadata: self.metadata,
-            api_version: Span { at: self.api_version_at, len: self.api_version_len.into() },
-            uid: Span { at: self.uid_at, len: self.uid_len.into() },
-        }
-    }
-
-    fn uid<'a>(&self, record: &'a [u8]) -> &'a str {
-        let at = self.body_at() + self.uid_at as usize;
-        std::str::from_utf8(&record[at..at + usize::from(self.uid_len)])
-            .expect("checked when the record is read")
-    }
-}
-
-fn limit(what: &'static str, len: usize, max: usize) -> Result<(), RecordError> {
-    if len > max { Err(RecordError::TooLarge { what, len, max }) } else { Ok(()) }
-}
-
-fn get_u32(record: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(record[at..at + 4].try_into().expect("four bytes"))
-}
-
-fn put_u32(record: &mut [u8], at: usize, value: u32) {
-    record[at..at + 4].copy_from_slice(&value.to_le_bytes());
-}
-
-fn checksum(record: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&record[..64]), &record[HEADER..])
-}
-
-fn verify_checksum(record: &[u8]) -> Result<(), RecordError> {
-    if get_u32(record, 64) == checksum(record) { Ok(()) } else { Err(RecordError::Damaged("checksum")) }
 }
 
 #[cfg(test)]

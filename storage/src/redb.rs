@@ -60,7 +60,7 @@ impl RedbStore {
     pub fn open(options: RedbOptions) -> Result<Arc<Self>, StorageError> {
         let directory = open::Directory::enter(&options.path)?;
         let factory = directory.factory();
-        let opened = guarded(&options, factory)?;
+        let opened = guarded(&options, factory, directory.is_suspect())?;
         directory.settle().map_err(|error| StorageError::Open {
             path: options.path.clone(),
             problem: format!("the new store cannot get its name: {error}"),
@@ -74,7 +74,7 @@ impl RedbStore {
         options: RedbOptions,
         factory: BackendFactory,
     ) -> Result<Arc<Self>, StorageError> {
-        let opened = guarded(&options, factory)?;
+        let opened = guarded(&options, factory, false)?;
         Ok(Self::start(options, opened, None))
     }
 
@@ -104,8 +104,12 @@ impl RedbStore {
 
 /// redb trusts the structure of a file that was closed cleanly and can panic on one that was altered
 /// since; for whoever opens a store that is one more way of being damaged.
-fn guarded(options: &RedbOptions, factory: BackendFactory) -> Result<open::Opened, StorageError> {
-    catch_unwind(AssertUnwindSafe(|| open::open(options, factory))).unwrap_or_else(|_| {
+fn guarded(
+    options: &RedbOptions,
+    factory: BackendFactory,
+    verify: bool,
+) -> Result<open::Opened, StorageError> {
+    catch_unwind(AssertUnwindSafe(|| open::open(options, factory, verify))).unwrap_or_else(|_| {
         Err(StorageError::Corrupt("its structure is broken: restore a backup".to_owned()))
     })
 }

@@ -1,6 +1,7 @@
 //! Records, there and back and damaged.
 
 use super::*;
+use crate::key::Key;
 use crate::resource_version::{PLACEHOLDER, Tag};
 
 fn draft() -> Draft {

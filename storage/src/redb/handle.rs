@@ -43,16 +43,20 @@ enum Slot {
 
 impl Handle {
     /// Opens the file, or makes a database in an empty one. Reads it once front to back, so that the
-    /// scan that follows finds it in the page cache.
+    /// scan that follows finds it in the page cache. `verify` checks every page, repairing what can be.
     pub(crate) fn open(
         factory: BackendFactory,
         cache_bytes: usize,
         quick_repair: QuickRepair,
+        verify: bool,
     ) -> Result<Self, redb::Error> {
         let disk = DiskState::default();
         let file = Disk::new(factory()?, disk.clone())?;
         prewarm(&file)?;
-        let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(file)?;
+        let database = Builder::new()
+            .set_cache_size(cache_bytes)
+            .set_check_integrity_on_open(verify)
+            .create_with_backend(file)?;
         let slot = RwLock::new(Slot::Writable(database));
         let generation = AtomicU64::new(0);
         Ok(Self { factory, disk, cache_bytes, quick_repair, slot, generation })

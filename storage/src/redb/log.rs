@@ -219,25 +219,37 @@ impl RedbLog {
         Ok(txn.commit()?)
     }
 
+    /// Drops the failed database; tells what happened to its file, if that is where it failed.
+    fn take_down(&self) -> Option<Failure> {
+        let handle = &self.shared.handle;
+        handle.take_down(handle.generation());
+        handle.disk().failure()
+    }
+
+    /// Why a batch could not be written.
+    fn classify(&self, error: &redb::Error) -> Failure {
+        match self.take_down() {
+            Some(Failure::DiskFull) => Failure::DiskFull,
+            Some(Failure::Fatal(problem)) => self.fatal(problem),
+            None => self.fatal(error.to_string()),
+        }
+    }
+
     /// Why a full disk cannot be written to again, yet.
     fn not_yet(&self, error: &redb::Error) -> Failure {
-        match (self.classify(error), error) {
-            (Failure::DiskFull, _) => Failure::DiskFull,
-            (fatal, redb::Error::Corrupted(_)) => fatal,
-            (fatal, _) if self.shared.handle.disk().failure().is_some() => fatal,
-            // Nothing is wrong with the disk; something else did not work this time.
+        match (self.take_down(), error) {
+            (Some(Failure::Fatal(problem)), _) => self.fatal(problem),
+            (_, redb::Error::Corrupted(problem)) => self.fatal(problem.clone()),
+            // If nothing is wrong with the disk, something else did not work this time.
             _ => Failure::DiskFull,
         }
     }
 
-    /// Drops the failed database and tells whether it can come back.
-    fn classify(&self, error: &redb::Error) -> Failure {
-        let handle = &self.shared.handle;
-        handle.take_down(handle.generation());
-        match handle.disk().failure() {
-            Some(failure) => failure,
-            None => Failure::Fatal(error.to_string()),
+    fn fatal(&self, problem: String) -> Failure {
+        if let Some(directory) = &self.directory {
+            directory.mark_suspect();
         }
+        Failure::Fatal(problem)
     }
 }
 
@@ -291,7 +303,7 @@ impl Log for RedbLog {
         shared.handle.reopen().map_err(|error| self.not_yet(&error))?;
         self.probe().map_err(|error| self.not_yet(&error))?;
         // The transaction that failed may have reached the disk all the same, whole.
-        let unreadable = |error: StorageError| Failure::Fatal(error.to_string());
+        let unreadable = |error: StorageError| self.fatal(error.to_string());
         let floors = read::floors(&shared).map_err(unreadable)?;
         let adopted = read::above(&shared, &self.type_ids, state).map_err(unreadable)?;
         let mut history = shared.history();

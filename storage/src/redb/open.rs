@@ -29,6 +29,8 @@ const FILE: &str = "store.redb";
 /// A new store is made under this name, so that a crash in between leaves no half-made store.
 const FILE_NEW: &str = "store.redb.new";
 const LOCK: &str = "store.lock";
+/// Present after a write failed for good: the next opening checks every page before it trusts the file.
+const SUSPECT: &str = "store.suspect";
 
 /// An opened store, ready to be served.
 pub(crate) struct Opened {
@@ -104,21 +106,42 @@ impl Directory {
         })
     }
 
-    /// Gives a new store its name; called once its first incarnation is durable.
+    /// Whether an earlier process could not tell what of its last write reached the disk.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.path.join(SUSPECT).exists()
+    }
+
+    /// Remembers across the restart that a write failed; best effort, the disk may refuse this too.
+    pub(crate) fn mark_suspect(&self) {
+        drop(File::create(self.path.join(SUSPECT)).and_then(|mark| mark.sync_all()));
+    }
+
+    /// Gives a new store its name; called once the incarnation is durable.
     pub(crate) fn settle(&self) -> io::Result<()> {
+        if self.is_suspect() {
+            std::fs::remove_file(self.path.join(SUSPECT))?;
+        }
         if self.is_new {
             std::fs::rename(self.path.join(FILE_NEW), self.path.join(FILE))?;
             File::open(&self.path)?.sync_all()?;
+            if let Some(parent) = self.path.canonicalize()?.parent() {
+                // The directory may be new as well.
+                File::open(parent)?.sync_all()?;
+            }
         }
         Ok(())
     }
 }
 
-/// Opens the file, loads it, and begins an incarnation.
-pub(crate) fn open(options: &RedbOptions, factory: BackendFactory) -> Result<Opened, StorageError> {
+/// Opens the file, loads it, and begins an incarnation; `verify` has redb check every page first.
+pub(crate) fn open(
+    options: &RedbOptions,
+    factory: BackendFactory,
+    verify: bool,
+) -> Result<Opened, StorageError> {
     let began = Instant::now();
     let path = options.path.join(FILE);
-    let handle = Handle::open(factory, options.cache_bytes, options.quick_repair)
+    let handle = Handle::open(factory, options.cache_bytes, options.quick_repair, verify)
         .map_err(|error| cannot_open(&path, error))?;
     let meta = existing_or_new(&handle, &path)?;
     let txn = handle.begin_read()?;

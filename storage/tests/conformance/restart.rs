@@ -356,7 +356,7 @@ async fn a_copy_of_a_running_store_opens_or_says_why_not() {
             opened.close().await.expect("closes");
         }
         Err(error) => {
-            assert!(matches!(error, StorageError::Open { .. } | StorageError::Corrupt(_)), "{error}")
+            assert!(matches!(error, StorageError::Open { .. } | StorageError::Corrupt(_)), "{error}");
         }
     }
     store.close().await.expect("closes");

@@ -206,9 +206,13 @@ impl StorageBackend for Handle {
         if platters.fail_sync == Some(platters.syncs) {
             return Err(io::Error::other("the disk did not answer"));
         }
-        let Platters { live, durable, unsynced, .. } = &mut *platters;
-        durable.clone_from(live);
-        unsynced.clear();
+        let Platters { durable, unsynced, .. } = &mut *platters;
+        for operation in unsynced.drain(..) {
+            match operation {
+                Unsynced::Write { at, data } => overwrite(durable, at, &data),
+                Unsynced::Len(len) => durable.resize(len, 0),
+            }
+        }
         Ok(())
     }
 
