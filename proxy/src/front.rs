@@ -16,12 +16,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, Uri};
 use tokio::sync::watch;
 use tower_service::Service;
 
 use crate::access::{Access, Identity};
 use crate::body::Body;
+use crate::http::health::{self, Check, CountsFor};
+use crate::http::path::{self, Target};
 use crate::http::respond;
 use crate::service::ProxyService;
 use crate::status::{ApiError, Cause};
@@ -157,8 +159,8 @@ impl Front {
     }
 
     /// The API behind the front, once it is ready. `Err` is the answer until then.
-    async fn api(mut self, path: &str) -> Result<ProxyService, Response<Body>> {
-        if let Some(answer) = health(&self.phase(), path) {
+    async fn api(mut self, uri: &Uri) -> Result<ProxyService, Response<Body>> {
+        if let Some(answer) = health(&self.phase(), uri) {
             return Err(answer);
         }
         let settled = |phase: &Phase| !matches!(phase, Phase::Opening | Phase::Loading);
@@ -174,17 +176,20 @@ impl Front {
 }
 
 /// What the health paths say while there is no API to ask.
-fn health(phase: &Phase, path: &str) -> Option<Response<Body>> {
-    let path = path.split('?').next().unwrap_or_default();
-    match (phase, path) {
-        (Phase::Ready(_) | Phase::Draining(_), _) => None,
-        (Phase::Opening | Phase::Loading, "/livez") => Some(respond::text(StatusCode::OK, "ok")),
-        (_, "/livez" | "/readyz" | "/healthz") => {
-            let text = format!("[-]store {}\n{} check failed\n", phase.name(), path.trim_start_matches('/'));
-            Some(respond::text(StatusCode::INTERNAL_SERVER_ERROR, text))
-        }
-        _ => None,
-    }
+fn health(phase: &Phase, uri: &Uri) -> Option<Response<Body>> {
+    let (failure, counts_for) = match phase {
+        Phase::Ready(_) | Phase::Draining(_) => return None,
+        Phase::Opening | Phase::Loading => ("the store is loading", CountsFor::Readiness),
+        // Only a restart helps.
+        Phase::Stopped => ("the server has stopped", CountsFor::Liveness),
+        Phase::Failed(_) => ("the server has failed", CountsFor::Liveness),
+    };
+    let Ok(Target::Health { endpoint, check }) = path::parse(uri.path()) else { return None };
+    let checks = [
+        Check::new("ping", CountsFor::Liveness, None),
+        Check::new("store", counts_for, Some(failure.to_owned())),
+    ];
+    Some(health::report(&checks, endpoint, check.as_deref(), uri.query().unwrap_or_default()))
 }
 
 fn unavailable(message: &str, retry_after_seconds: u32) -> Response<Body> {
@@ -227,7 +232,7 @@ where
         }
         let front = self.clone();
         Box::pin(async move {
-            match front.api(request.uri().path()).await {
+            match front.api(request.uri()).await {
                 Ok(mut service) => service.call(request).await,
                 Err(answer) => Ok(answer),
             }
