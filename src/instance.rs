@@ -203,7 +203,9 @@ impl Life {
         let opened = tokio::select! {
             opened = opening => opened?,
             // The file is as a crash would leave it; the next opening finds every acknowledged write.
+            // Whoever waits for readiness is told now, not at the end of the grace.
             () = self.stop.cancelled() => return Ok(()),
+            () = self.drain.cancelled() => return Ok(()),
         };
         let mut running = self.assemble(opened);
         self.stage.enter(Phase::Ready(running.service.clone()));

@@ -55,15 +55,43 @@ pub(super) async fn open(config: &InstanceConfig, stage: Arc<Stage>) -> Result<O
     }
 }
 
-/// One line per second of loading, so that a store that loads in less says nothing.
+/// Logs one line per second of loading; a store that loads in less says nothing.
 fn report(progress: Progress, reported_s: &AtomicU64) {
     let elapsed_s = progress.elapsed.as_secs();
     if reported_s.fetch_max(elapsed_s, Ordering::Relaxed) < elapsed_s {
-        let Progress { records, total, .. } = progress;
-        info!(
-            "loading the store: {records} of {total} records, {:.0}/s, {:.0} s left",
-            progress.rate(),
-            progress.left().as_secs_f64().ceil(),
+        info!("loading the store: {}", describe(progress));
+    }
+}
+
+fn describe(progress: Progress) -> String {
+    let Progress { records, total, .. } = progress;
+    let left_s = progress.left().as_secs_f64().ceil();
+    format!("{records} of {total} records, {:.0}/s, {left_s:.0} s left", progress.rate())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn progress_has_count_rate_and_time_left() {
+        let progress = Progress { records: 250_000, total: 1_000_000, elapsed: Duration::from_millis(1250) };
+        assert_eq!(describe(progress), "250000 of 1000000 records, 200000/s, 4 s left");
+    }
+
+    #[test]
+    fn progress_is_told_once_a_second() {
+        let reported_s = AtomicU64::new(0);
+        let at = |ms| {
+            let before = reported_s.load(Ordering::Relaxed);
+            report(Progress { records: 1, total: 2, elapsed: Duration::from_millis(ms) }, &reported_s);
+            reported_s.load(Ordering::Relaxed) > before
+        };
+        assert_eq!(
+            [200, 900, 1000, 1100, 1999, 2000, 5000, 5500].map(at),
+            [false, false, true, false, false, true, true, false]
         );
     }
 }

@@ -155,6 +155,25 @@ async fn d60_a_cache_that_cannot_open_its_store_fails_and_its_host_lives_on() {
 }
 
 #[tokio::test]
+async fn d59_a_shutdown_before_readiness_does_not_keep_waiting_requests_waiting() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for _ in 0..10 {
+        let cache = open(directory.path());
+        let early = amber(&cache);
+        let asking = tokio::spawn(async move { early.list(&ListParams::default()).await });
+        tokio::task::yield_now().await;
+        let began = std::time::Instant::now();
+        cache.shutdown(PATIENCE).await.expect("a clean end");
+        // Served, refused because it is draining, or told that there is nothing: but told.
+        if let Err(error) = asking.await.expect("joined") {
+            let told = matches!(&error, kube::Error::Api(status) if [429, 503].contains(&status.code));
+            assert!(told || !matches!(error, kube::Error::Api(_)), "{error}");
+        }
+        assert!(began.elapsed() < PATIENCE / 4, "it waited for a request that waits for it");
+    }
+}
+
+#[tokio::test]
 async fn two_caches_do_not_share_a_directory() {
     let directory = tempfile::tempdir().expect("a directory");
     let first = open(directory.path());

@@ -11,6 +11,7 @@ mod harness;
 mod kube_client;
 mod model_http;
 mod real_data;
+mod settings;
 mod stand;
 mod tidy;
 mod tls;
