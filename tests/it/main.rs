@@ -5,6 +5,7 @@ mod checker;
 mod cli;
 mod crash_loop;
 mod embedded;
+mod field;
 mod front;
 mod guarantees;
 mod harness;

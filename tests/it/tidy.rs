@@ -271,6 +271,34 @@ fn links_in_documents_lead_somewhere() {
     none("links that lead nowhere", &found);
 }
 
+/// A test with the id of a bug report in its name is in the table of reports, and what the table names is
+/// a test.
+#[test]
+fn bug_reports_and_their_tests_name_each_other() {
+    let is_id = |part: &str| {
+        part.strip_prefix('b').is_some_and(|id| id.len() == 3 && id.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let mut tests = BTreeSet::new();
+    for path in files("rs") {
+        for line in read(&path).lines() {
+            let name = line.split("fn ").nth(1).and_then(|rest| rest.split('(').next()).unwrap_or_default();
+            if name.split('_').take(4).any(is_id) {
+                tests.insert(name.to_owned());
+            }
+        }
+    }
+    let table = read("docs/bug-reports.md");
+    let named: BTreeSet<String> = table
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| name.split('_').take(4).any(is_id))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(tests.difference(&named).collect::<Vec<_>>(), [""; 0], "tests that the table lacks");
+    assert_eq!(named.difference(&tests).collect::<Vec<_>>(), [""; 0], "the table names tests that are not");
+}
+
 #[test]
 fn decision_records_are_indexed() {
     let index = read("docs/adr/README.md");
