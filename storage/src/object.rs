@@ -111,6 +111,10 @@ impl Object {
             return Err(RecordError::Damaged("not a put"));
         }
         verify_checksum(&record)?;
+        // A draft's placeholder is digits too; what is on disk has a version.
+        if record[header.body_at() + header.resource_version_at as usize] == b'0' {
+            return Err(RecordError::Damaged("resourceVersion digits"));
+        }
         Ok(Self(Arc::new(Inner { revision, header, record })))
     }
 
@@ -297,8 +301,10 @@ impl<'a> Labels<'a> {
     fn take(&mut self) -> Option<&'a str> {
         let (len, rest) = self.0.split_first_chunk::<2>()?;
         let (text, rest) = rest.split_at_checked(u16::from_le_bytes(*len).into())?;
+        // Not consumed if it is not text: `Header::check` looks for such a rest.
+        let text = std::str::from_utf8(text).ok()?;
         self.0 = rest;
-        std::str::from_utf8(text).ok()
+        Some(text)
     }
 }
 

@@ -71,3 +71,21 @@ fn every_flipped_byte_is_noticed() {
         }
     }
 }
+
+/// Found by fuzzing: with a checksum that is right, the rest must still be judged.
+#[test]
+fn damage_that_the_checksum_covers_is_noticed() {
+    let object = sealed();
+    let label_at = HEADER + object.key().len() + 2;
+    let digits_at =
+        object.record().len() - object.body_bytes().len() + object.spans().resource_version_at as usize;
+    let last_label_at = object.record().len() - object.body_bytes().len() - 1;
+    for (at, byte) in [(digits_at, b'0'), (digits_at, b'x'), (label_at, 0xff), (last_label_at, 0xff)] {
+        let mut damaged = object.record().to_vec();
+        damaged[at] = byte;
+        let sum = checksum(&damaged);
+        put_u32(&mut damaged, 64, sum);
+        let error = Record::decode(object.revision(), damaged.into()).expect_err("damaged");
+        assert!(matches!(error, RecordError::Damaged(_)), "byte {at}: {error}");
+    }
+}
