@@ -84,19 +84,6 @@ impl ApiError {
         Self::conflict(type_name, name, why)
     }
 
-    /// 409: a resourceVersion precondition does not hold.
-    pub fn version_precondition(
-        type_name: &TypeName,
-        name: &str,
-        wanted: impl fmt::Display,
-        found: impl fmt::Display,
-    ) -> Self {
-        let why = format!(
-            "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {found}"
-        );
-        Self::conflict(type_name, name, why)
-    }
-
     /// 410 Expired with a free text.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)

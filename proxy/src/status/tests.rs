@@ -56,13 +56,6 @@ fn errors_about_one_object() {
             ),
         ),
         (
-            ApiError::version_precondition(&exports, "x", 1, 2),
-            409,
-            format!(
-                r#""{conflict} Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: 2","reason":"Conflict",{ABOUT}"#
-            ),
-        ),
-        (
             ApiError::method_not_allowed(&exports, "create"),
             405,
             r#""create is not supported on resources of kind \"apiexports.apis.kcp.io\"","reason":"MethodNotAllowed","details":{"group":"apis.kcp.io","kind":"apiexports"}"#
