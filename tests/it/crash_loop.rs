@@ -178,10 +178,12 @@ async fn crash_loop_in_compaction_loses_nothing_and_serves_no_hole() {
                 }
             }
         }
-        assert!(resumable > 0, "nothing of {} versions was left to resume from", written.len());
+        // A server that dies of the compaction at its opening acknowledged nothing this time.
+        assert!(resumable > 0 || written.is_empty(), "all of {} versions are gone", written.len());
         before = fence;
         server.kill();
     }
+    assert!(journal.len() > 0, "nothing was ever acknowledged");
 }
 
 /// The versions of all changes after a version, up to the fence; `None` if they are gone.
