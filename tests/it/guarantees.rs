@@ -18,7 +18,7 @@ use shardcache_storage::{BackendFactory, RedbOptions, RedbStore, Store};
 
 use crate::checker::{List, Replay, Step, Version, Written, agree};
 use crate::stand::{Setting, Stand};
-use crate::wire::{PATIENCE, Watch, Wire, with};
+use crate::wire::{PATIENCE, Watch, Wire, with, within};
 use crate::writer::{Journal, Writer, collection};
 use gate::{Gate, GatedDisk, put};
 use reader::Reader;
@@ -96,13 +96,15 @@ async fn i1_durable_first() {
     let object = acknowledged.json();
     // After the acknowledgement everybody knows.
     assert_eq!(list(&wire, &everything()).await.items.values().collect::<Vec<_>>(), [&object]);
-    let step = loop {
-        match watch.expect().await {
-            Step::Bookmark { version, .. } if version == before.version => {}
-            step => break step,
+    let next = async {
+        loop {
+            match watch.expect().await {
+                Step::Bookmark { version, .. } if version == before.version => {}
+                step => break step,
+            }
         }
     };
-    assert_eq!(step, Step::Added(object));
+    assert_eq!(within(next).await, Step::Added(object));
     drop(watch);
     stand.close().await;
 }
@@ -212,15 +214,18 @@ async fn i5_atomic() {
     // Bookmarks are boundaries of commits too: at each, the batch is whole.
     let mut replay = Replay::after(&start);
     let last = list(&wire, &everything()).await;
-    while replay.resume_at() < Some(last.version) {
-        let step = watch.expect().await;
-        replay.step(&step).unwrap_or_else(|violation| panic!("{violation}"));
-        if let Step::Bookmark { .. } = step {
-            let mut values = replay.items().values().map(|item| &item["spec"]["value"]);
-            let first = values.next();
-            assert!(values.all(|value| Some(value) == first), "a bookmark inside a commit");
+    let reading = async {
+        while replay.resume_at() < Some(last.version) {
+            let step = watch.expect().await;
+            replay.step(&step).unwrap_or_else(|violation| panic!("{violation}"));
+            if let Step::Bookmark { .. } = step {
+                let mut values = replay.items().values().map(|item| &item["spec"]["value"]);
+                let first = values.next();
+                assert!(values.all(|value| Some(value) == first), "a bookmark inside a commit");
+            }
         }
-    }
+    };
+    within(reading).await;
     replay.equals(&last).unwrap_or_else(|violation| panic!("{violation}"));
     drop(watch);
     stand.close().await;
@@ -287,16 +292,19 @@ async fn i7_bookmarkable() {
     let last = list(&wire, &everything()).await;
     let mut marks = 0;
     for (path, watch, replay) in &mut watches {
-        while replay.resume_at() < Some(last.version) {
-            let step = watch.expect().await;
-            replay.step(&step).unwrap_or_else(|violation| panic!("{path}: {violation}"));
-            if let Step::Bookmark { version, .. } = step {
-                let exact = format!("resourceVersion={version}&resourceVersionMatch=Exact");
-                let expected = list(&wire, &with(path, &exact)).await;
-                replay.equals(&expected).unwrap_or_else(|violation| panic!("{path}: {violation}"));
-                marks += 1;
+        let reading = async {
+            while replay.resume_at() < Some(last.version) {
+                let step = watch.expect().await;
+                replay.step(&step).unwrap_or_else(|violation| panic!("{path}: {violation}"));
+                if let Step::Bookmark { version, .. } = step {
+                    let exact = format!("resourceVersion={version}&resourceVersionMatch=Exact");
+                    let expected = list(&wire, &with(path, &exact)).await;
+                    replay.equals(&expected).unwrap_or_else(|violation| panic!("{path}: {violation}"));
+                    marks += 1;
+                }
             }
-        }
+        };
+        within(reading).await;
     }
     assert!(marks > 3, "{marks} bookmarks are no test");
     // One that sees nothing is carried along all the same.
@@ -328,10 +336,7 @@ async fn i8_bounded() {
     assert_eq!(seen.changes(), writes);
     // It lost nothing: the log on disk has what memory dropped.
     let mut replay = Replay::after(&start);
-    while replay.resume_at() < Some(last.version) {
-        let step = stalled.expect().await;
-        replay.step(&step).unwrap_or_else(|violation| panic!("{violation}"));
-    }
+    stalled.follow(&mut replay, last.version).await;
     replay.equals(&last).unwrap_or_else(|violation| panic!("{violation}"));
     assert_eq!(replay.changes(), writes);
     drop(stalled);

@@ -16,7 +16,7 @@ use shardcache_proxy::access::Access;
 use shardcache_proxy::service::ProxyService;
 use tower::ServiceExt;
 
-use crate::checker::{List, Step, Violation};
+use crate::checker::{List, Replay, Step, Version, Violation};
 
 /// Nothing in these tests takes this long unless it is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -150,6 +150,11 @@ impl Wire {
     }
 }
 
+/// For what is a loop of steps, each in time: the whole must be in time too.
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("it comes to its end in time")
+}
+
 /// A path with one more parameter.
 pub(crate) fn with(path: &str, parameter: &str) -> String {
     format!("{path}{}{parameter}", if path.contains('?') { '&' } else { '?' })
@@ -188,6 +193,17 @@ impl Watch {
                 Err(_) => return None,
             }
         }
+    }
+
+    /// Reads into a client until it stands at a version.
+    pub(crate) async fn follow(&mut self, client: &mut Replay, to: Version) {
+        let following = async {
+            while client.resume_at() < Some(to) {
+                let step = self.expect().await;
+                client.step(&step).unwrap_or_else(|violation| panic!("{violation}"));
+            }
+        };
+        within(following).await;
     }
 
     /// The next step of a stream that must go on.

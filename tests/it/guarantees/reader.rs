@@ -4,7 +4,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::checker::{Replay, Step, Version};
-use crate::wire::Wire;
+use crate::wire::{PATIENCE, Wire};
 
 /// After so many steps the connection is dropped.
 const STEPS: usize = 7;
@@ -26,7 +26,8 @@ impl Reader {
     /// What it saw, once it has seen everything up to a version.
     pub(super) async fn finish(self, version: Version) -> Replay {
         self.until.send_replace(version);
-        self.task.await.expect("nothing it saw was wrong")
+        let done = tokio::time::timeout(PATIENCE, self.task).await.expect("it gets there in time");
+        done.expect("nothing it saw was wrong")
     }
 }
 

@@ -186,17 +186,18 @@ impl Oracle {
         List { version, items }
     }
 
-    /// What a WATCH of the view is sent after a version: the table D24.
-    pub(crate) fn steps(&self, view: &View, after: Version) -> Vec<Step> {
+    /// What a WATCH of the view is sent after a version, and at which: the table D24.
+    pub(crate) fn steps(&self, view: &View, after: Version) -> Vec<(Version, Step)> {
         let log = self.log.iter().filter(|change| change.version > after && change.kind == view.kind);
         log.filter_map(|change| {
             let seen = |object: &&Value| view.contains(&change.key, object);
-            match (change.previous.as_ref().filter(seen), change.current.as_ref().filter(seen)) {
-                (None, Some(new)) => Some(Step::Added(new.clone())),
-                (Some(_), Some(new)) => Some(Step::Modified(new.clone())),
-                (Some(old), None) => Some(Step::Deleted(under(old, change.version))),
-                (None, None) => None,
-            }
+            let step = match (change.previous.as_ref().filter(seen), change.current.as_ref().filter(seen)) {
+                (None, Some(new)) => Step::Added(new.clone()),
+                (Some(_), Some(new)) => Step::Modified(new.clone()),
+                (Some(old), None) => Step::Deleted(under(old, change.version)),
+                (None, None) => return None,
+            };
+            Some((change.version, step))
         })
         .collect()
     }

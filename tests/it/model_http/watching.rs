@@ -44,7 +44,7 @@ impl Watching {
         if matches!(from, From::Marked | From::Synthetic(_)) {
             for client in &mut watching.clients {
                 for object in oracle.list(view, head).items.values() {
-                    client.reads(&Step::Added(object.clone()), head).await;
+                    assert_eq!(client.next().await, Step::Added(object.clone()));
                 }
                 let marked = client.next().await;
                 assert_eq!(marked, Step::Bookmark { version: head, initial_end: true });
@@ -99,9 +99,9 @@ impl Watching {
 
     /// Reads what has happened since, and nothing else.
     pub(super) async fn catch_up(&mut self, oracle: &Oracle) {
-        for step in oracle.steps(&self.view, self.at) {
+        for (version, step) in oracle.steps(&self.view, self.at) {
             for client in &mut self.clients {
-                client.reads(&step, oracle.head).await;
+                client.reads(&step, version).await;
             }
         }
         self.at = oracle.head;
@@ -110,7 +110,7 @@ impl Watching {
     /// Waits for a bookmark of the present: nothing is on its way.
     pub(super) async fn arrives(&mut self, head: Version) {
         for client in &mut self.clients {
-            while client.bookmark().await < head {}
+            client.arrives(head).await;
         }
     }
 
@@ -157,16 +157,24 @@ impl Client {
     }
 
     /// The next change is this one. Bookmarks may come before it, of what was read.
-    async fn reads(&mut self, expected: &Step, head: Version) {
+    async fn reads(&mut self, expected: &Step, version: Version) {
         loop {
             match self.next().await {
-                Step::Bookmark { version, .. } => assert!(version <= head, "a bookmark of the future"),
+                Step::Bookmark { version: marked, .. } => {
+                    assert!(marked < version, "bookmark {marked} is sent, and not {expected:?}");
+                }
                 step => {
                     assert_eq!(step, *expected);
                     return;
                 }
             }
         }
+    }
+
+    /// Waits for a bookmark at a version; bookmarks of before may still be on their way.
+    async fn arrives(&mut self, version: Version) {
+        let arriving = async { while self.bookmark().await < version {} };
+        tokio::time::timeout(STEP_PATIENCE, arriving).await.expect("a bookmark of the present in time");
     }
 
     async fn bookmark(&mut self) -> Version {
