@@ -2,7 +2,7 @@
 //!
 //! Run: `cargo bench -p shardcache-storage --bench commit`. `BENCH_DIR` names the directory (default: the
 //! system's temporary one; it must be a real disk for the numbers to mean anything), `BENCH_ROUNDS` the
-//! number of repetitions (default 5). Prints medians and ratios.
+//! number of repetitions (default 5), `BENCH_SUBMITTERS` picks one load. Prints medians and ratios.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,9 +40,19 @@ fn draft(index: usize) -> (Key, Draft) {
     (key, draft)
 }
 
+/// Processor time of this process so far, in seconds: what contention by others does not change.
+fn cpu_seconds() -> f64 {
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(") ").next().unwrap_or_default();
+    let ticks = |field: usize| after_name.split(' ').nth(field).and_then(|text| text.parse::<f64>().ok());
+    (ticks(11).unwrap_or_default() + ticks(12).unwrap_or_default()) / TICKS_PER_SECOND
+}
+
 /// One measured run.
 struct Run {
     took: Duration,
+    cpu_seconds: f64,
     /// Events of each transaction.
     batches: Vec<usize>,
     latencies: Vec<Duration>,
@@ -68,7 +78,7 @@ async fn ours(directory: &Path, submitters: usize, writes: usize) -> Run {
     });
     let drafts: Arc<Vec<(Key, Draft)>> = Arc::new((0..OBJECTS).map(draft).collect());
     let type_name = TypeName::new("wildwest.dev", "cowboys");
-    let began = Instant::now();
+    let (began, cpu) = (Instant::now(), cpu_seconds());
     let tasks: Vec<_> = (0..submitters)
         .map(|submitter| {
             let (store, drafts, type_name) = (Arc::clone(&store), Arc::clone(&drafts), type_name.clone());
@@ -91,17 +101,17 @@ async fn ours(directory: &Path, submitters: usize, writes: usize) -> Run {
     for task in tasks {
         latencies.extend(task.await.expect("a submitter"));
     }
-    let took = began.elapsed();
+    let (took, cpu_seconds) = (began.elapsed(), cpu_seconds() - cpu);
     store.close().await.expect("closes");
-    Run { took, batches: reader.await.expect("the reader"), latencies }
+    Run { took, cpu_seconds, batches: reader.await.expect("the reader"), latencies }
 }
 
-fn bare(directory: &Path, batches: &[usize]) -> Duration {
+fn bare(directory: &Path, batches: &[usize]) -> (Duration, f64) {
     let database =
         redb::Builder::new().set_cache_size(CACHE_BYTES).create(directory.join("bare.redb")).expect("opens");
     let record = vec![b'x'; BODY_BYTES + 68 + 40 + 12];
     let mut key = 1 << 40;
-    let began = Instant::now();
+    let (began, cpu) = (Instant::now(), cpu_seconds());
     for batch in batches {
         let mut txn = database.begin_write().expect("begins");
         txn.set_durability(Durability::Immediate).expect("durable");
@@ -115,7 +125,7 @@ fn bare(directory: &Path, batches: &[usize]) -> Duration {
         }
         txn.commit().expect("commits");
     }
-    began.elapsed()
+    (began.elapsed(), cpu_seconds() - cpu)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -133,16 +143,26 @@ fn main() {
     let rounds: usize = std::env::var("BENCH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
     let root = std::env::var_os("BENCH_DIR").map_or_else(std::env::temp_dir, Into::into);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    println!("submitters  ours writes/s  bare writes/s  ratio  mean batch  p50 ms  p99 ms");
+    println!(
+        "submitters  ours writes/s  bare writes/s  ratio  mean batch  p50 ms  p99 ms  ours µs CPU/write  bare"
+    );
+    let only: Option<usize> = std::env::var("BENCH_SUBMITTERS").ok().and_then(|text| text.parse().ok());
     for (submitters, writes) in LOADS {
+        if only.is_some_and(|only| only != submitters) {
+            continue;
+        }
         let (mut our_rates, mut bare_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         let (mut batch, mut p50, mut p99) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut our_cpu, mut bare_cpu) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             let directory = tempfile::tempdir_in(&root).expect("a directory");
             let mut run = runtime.block_on(ours(directory.path(), submitters, writes));
             let written: usize = run.batches.iter().sum();
             let our_rate = written as f64 / run.took.as_secs_f64();
-            let bare_rate = written as f64 / bare(directory.path(), &run.batches).as_secs_f64();
+            let (bare_took, bare_cpu_seconds) = bare(directory.path(), &run.batches);
+            let bare_rate = written as f64 / bare_took.as_secs_f64();
+            our_cpu.push(run.cpu_seconds / written as f64 * 1e6);
+            bare_cpu.push(bare_cpu_seconds / written as f64 * 1e6);
             our_rates.push(our_rate);
             bare_rates.push(bare_rate);
             ratios.push(our_rate / bare_rate);
@@ -151,13 +171,15 @@ fn main() {
             p99.push(millis(&mut run.latencies, 99));
         }
         println!(
-            "{submitters:>10}  {:>13.0}  {:>13.0}  {:>5.2}  {:>10.1}  {:>6.2}  {:>6.2}",
+            "{submitters:>10}  {:>13.0}  {:>13.0}  {:>5.2}  {:>10.1}  {:>6.2}  {:>6.2}  {:>17.1}  {:>4.1}",
             median(our_rates),
             median(bare_rates),
             median(ratios),
             median(batch),
             median(p50),
             median(p99),
+            median(our_cpu),
+            median(bare_cpu),
         );
     }
 }

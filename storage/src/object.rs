@@ -133,8 +133,11 @@ impl Object {
 
     /// The joined key.
     pub fn key(&self) -> &str {
-        let at = HEADER..HEADER + usize::from(self.0.header.key_len);
-        std::str::from_utf8(&self.0.record[at]).expect("checked when the record is read")
+        std::str::from_utf8(self.key_bytes()).expect("checked when the record is read")
+    }
+
+    fn key_bytes(&self) -> &[u8] {
+        &self.0.record[HEADER..HEADER + usize::from(self.0.header.key_len)]
     }
 
     /// The parts of the key.
@@ -200,15 +203,16 @@ impl fmt::Debug for Object {
     }
 }
 
-impl Borrow<str> for Object {
-    fn borrow(&self) -> &str {
-        self.key()
+// Bytes rather than text: ordering is the hot path of every lookup and need not check UTF-8 again.
+impl Borrow<[u8]> for Object {
+    fn borrow(&self) -> &[u8] {
+        self.key_bytes()
     }
 }
 
 impl PartialEq for Object {
     fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
+        self.key_bytes() == other.key_bytes()
     }
 }
 impl Eq for Object {}
@@ -219,7 +223,7 @@ impl PartialOrd for Object {
 }
 impl Ord for Object {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(other.key())
+        self.key_bytes().cmp(other.key_bytes())
     }
 }
 

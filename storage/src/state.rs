@@ -169,7 +169,7 @@ impl Objects {
 
     /// One object by its joined key.
     pub fn get(&self, key: &str) -> Option<&Object> {
-        self.set.get(key)
+        self.set.get(key.as_bytes())
     }
 
     /// All objects in key order.
@@ -183,7 +183,7 @@ impl Objects {
         from: Bound<&str>,
         to: Bound<&str>,
     ) -> impl DoubleEndedIterator<Item = &'a Object> + use<'a> {
-        self.set.range::<_, str>((from, to))
+        self.set.range::<_, [u8]>((from.map(str::as_bytes), to.map(str::as_bytes)))
     }
 
     /// Puts a state in place of whatever has its key. Also used to build the state at an earlier
@@ -199,7 +199,7 @@ impl Objects {
 
     /// Removes what has the key.
     pub fn remove(&mut self, key: &str) -> Option<Object> {
-        let removed = self.set.remove(key);
+        let removed = self.set.remove(key.as_bytes());
         if let Some(old) = &removed {
             self.sizes.subtract(old);
         }

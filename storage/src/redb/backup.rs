@@ -9,6 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use redb::backends::FileBackend;
@@ -144,9 +145,11 @@ fn insert_all(copy: &Database, batch: &[Row<'_>]) -> Result<(), redb::Error> {
     txn.set_durability(Durability::None)?;
     {
         let mut revs = txn.open_table(REVS)?;
+        let mut end = revs.upper_bound_mut(Bound::<u64>::Unbounded)?;
         for (key, value) in batch {
-            revs.insert(key.value(), value.value())?;
+            end.insert_before(key.value(), value.value())?;
         }
+        end.close()?;
     }
     Ok(txn.commit()?)
 }

@@ -1,6 +1,7 @@
 //! The writer's side of the store: one transaction per batch, compaction riding along, recovery.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -123,12 +124,15 @@ impl RedbLog {
         let txn = self.shared.handle.begin_write()?;
         {
             let mut revs = txn.open_table(REVS)?;
+            // Appending through a cursor fills pages a run at a time, and refuses a revision out of order.
+            let mut end = revs.upper_bound_mut(Bound::<u64>::Unbounded)?;
             for event in batch.events {
                 match &event.current {
-                    Some(object) => revs.insert(event.revision.0, object.record().as_ref())?,
-                    None => revs.insert(event.revision.0, self.tombstone(event).as_slice())?,
-                };
+                    Some(object) => end.insert_before(event.revision.0, object.record().as_ref())?,
+                    None => end.insert_before(event.revision.0, self.tombstone(event).as_slice())?,
+                }
             }
+            end.close()?;
             if !batch.plan.is_empty() {
                 let keys = batch.plan.removals().map(|revision| revision.0);
                 self.metrics.compacted(tables::remove_all(&mut revs, keys)?);
