@@ -31,7 +31,7 @@ mod watcher;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -122,8 +122,8 @@ pub(crate) struct Shared {
     retained: Mutex<Retained>,
     /// Turns at reading the store's log.
     readers: Semaphore,
-    /// Held while a history grows backwards.
-    growing: tokio::sync::Mutex<()>,
+    /// Bytes that histories growing backwards have read and not yet taken in.
+    growing: AtomicU64,
     /// Asks the reflector to begin draining once everything published is dispatched.
     drain: Notify,
     draining: AtomicBool,
@@ -171,7 +171,7 @@ impl WatchCache {
             feeds: RwLock::default(),
             retained: Mutex::new(Retained::new(limits)),
             readers: Semaphore::new(config.cold_readers_max.max(1)),
-            growing: tokio::sync::Mutex::default(),
+            growing: AtomicU64::new(0),
             drain: Notify::new(),
             draining: AtomicBool::new(false),
             ended: AtomicBool::new(false),

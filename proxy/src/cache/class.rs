@@ -79,7 +79,8 @@ pub(crate) struct Class {
 
 #[derive(Debug)]
 struct Ring {
-    slots: VecDeque<Delivery>,
+    /// With the event's revision beside it: a search should not touch the events.
+    slots: VecDeque<(Revision, Delivery)>,
     complete_after: Revision,
 }
 
@@ -118,17 +119,18 @@ impl Class {
     /// Appends an event; the caller wakes. Revisions only rise.
     pub(crate) fn push(&self, delivery: Delivery) {
         let mut ring = self.ring.write();
-        debug_assert!(ring.slots.back().is_none_or(|last| last.event.revision < delivery.event.revision));
+        let revision = delivery.event.revision;
+        debug_assert!(ring.slots.back().is_none_or(|(last, _)| *last < revision));
         if ring.slots.len() == RING_MAX {
             ring.drop_oldest();
         }
-        ring.slots.push_back(delivery);
+        ring.slots.push_back((revision, delivery));
     }
 
     /// Drops the slots at or below a revision, because the history no longer holds their events.
     pub(crate) fn forget_through(&self, revision: Revision) {
         let mut ring = self.ring.write();
-        while ring.slots.front().is_some_and(|slot| slot.event.revision <= revision) {
+        while ring.slots.front().is_some_and(|(oldest, _)| *oldest <= revision) {
             ring.drop_oldest();
         }
         if ring.slots.is_empty() {
@@ -142,31 +144,30 @@ impl Class {
         if after < ring.complete_after {
             return Pending::Behind;
         }
-        let from = ring.slots.partition_point(|slot| slot.event.revision <= after);
+        let from = ring.slots.partition_point(|(revision, _)| *revision <= after);
         if from == ring.slots.len() {
             return Pending::Nothing;
         }
         let mut bytes = 0;
-        let pending = ring.slots.range(from..).take(BATCH_EVENTS).take_while(|slot| {
+        let pending = ring.slots.range(from..).take(BATCH_EVENTS).take_while(|(_, delivery)| {
             let first = bytes == 0;
-            bytes += delivery_bytes(&slot.event);
+            bytes += delivery_bytes(&delivery.event);
             first || bytes <= BATCH_BYTES
         });
-        Pending::Events(pending.cloned().collect())
+        Pending::Events(pending.map(|(_, delivery)| delivery.clone()).collect())
     }
 
     /// Whether nothing in the ring comes after the position, and nothing can be missing from it.
     pub(crate) fn at_tail(&self, position: Revision) -> bool {
         let ring = self.ring.read();
-        position >= ring.complete_after
-            && ring.slots.back().is_none_or(|last| last.event.revision <= position)
+        position >= ring.complete_after && ring.slots.back().is_none_or(|(last, _)| *last <= position)
     }
 }
 
 impl Ring {
     fn drop_oldest(&mut self) {
-        if let Some(oldest) = self.slots.pop_front() {
-            self.complete_after = oldest.event.revision;
+        if let Some((oldest, _)) = self.slots.pop_front() {
+            self.complete_after = oldest;
         }
     }
 }

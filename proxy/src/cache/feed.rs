@@ -23,6 +23,8 @@ pub(crate) struct Feed {
     type_name: TypeName,
     history: RwLock<History>,
     registry: Mutex<Registry>,
+    /// Held by the one who lets the history grow backwards; the others wait for what it brings.
+    pub(crate) growing: tokio::sync::Mutex<()>,
 }
 
 impl Feed {
@@ -32,6 +34,7 @@ impl Feed {
             type_name,
             history: RwLock::new(History::new(opened)),
             registry: Mutex::new(Registry::new(opened.revision())),
+            growing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -110,7 +113,7 @@ impl Feed {
         }
     }
 
-    /// Adds a watcher; see [`Registry::join`]. Returns how many classes there are more now.
+    /// Adds a watcher; see [`Registry::join`].
     pub(crate) fn join(
         &self,
         filter: Filter,

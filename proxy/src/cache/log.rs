@@ -6,8 +6,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use shardcache_storage::{Event, LogPage, ReadLimit, Revision, StorageError};
+use tokio::sync::SemaphorePermit;
 
 use super::Shared;
 use super::feed::Feed;
@@ -23,8 +25,7 @@ pub(crate) async fn page(
     feed: &Feed,
     after: Revision,
 ) -> Result<Option<LogPage>, StorageError> {
-    let turn = shared.readers.acquire().await;
-    let _turn = turn.expect("the semaphore is never closed");
+    let _turn = turn(shared).await;
     let start = feed.start();
     if after >= start {
         return Ok(None);
@@ -38,46 +39,63 @@ pub(crate) async fn grow(shared: &Shared, feed: &Feed, after: Revision) -> Resul
     if !feed.growable() {
         return Ok(false);
     }
-    // One at a time over all types, or each would take the whole rest of the budget.
-    let _growing = shared.growing.lock().await;
+    let _growing = feed.growing.lock().await;
     let start = feed.start();
     if after >= start || !feed.growable() {
         return Ok(after >= start);
     }
-    let budget = shared.config.history_bytes.saturating_sub(shared.history_bytes());
-    let mut grown = Grown { events: VecDeque::new(), start: after, bytes: 0 };
+    let mut grown = Grown { shared, events: VecDeque::new(), start: after, bytes: 0 };
     let mut position = after;
     while position < start {
+        let turn = turn(shared).await;
         let page = read(shared, feed, position, start).await?;
+        drop(turn);
         position = page.complete_to;
+        let rest = shared.config.history_bytes.saturating_sub(shared.history_bytes());
         for event in page.events {
-            grown.push(event, budget);
+            grown.push(event, rest);
         }
     }
     let whole = grown.start == after;
-    feed.grow(grown.start, start, grown.events.into(), whole);
+    feed.grow(grown.start, start, std::mem::take(&mut grown.events).into(), whole);
+    drop(grown);
     shared.note_history();
     Ok(whole)
 }
 
-/// The newest part of what was read, within a budget.
-struct Grown {
+/// The newest part of what was read for a history, within what the budget leaves.
+struct Grown<'a> {
+    shared: &'a Shared,
     events: VecDeque<Arc<Event>>,
     start: Revision,
     bytes: u64,
 }
 
-impl Grown {
-    fn push(&mut self, event: Arc<Event>, budget: u64) {
+impl Grown<'_> {
+    fn push(&mut self, event: Arc<Event>, rest: u64) {
+        let growing = &self.shared.growing;
         self.bytes += event_bytes(&event);
+        growing.fetch_add(event_bytes(&event), Ordering::Relaxed);
         self.events.push_back(event);
-        while self.bytes > budget
+        // What other types are growing by counts too.
+        while growing.load(Ordering::Relaxed) > rest
             && let Some(oldest) = self.events.pop_front()
         {
             self.bytes -= event_bytes(&oldest);
+            growing.fetch_sub(event_bytes(&oldest), Ordering::Relaxed);
             self.start = oldest.revision;
         }
     }
+}
+
+impl Drop for Grown<'_> {
+    fn drop(&mut self) {
+        self.shared.growing.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+async fn turn(shared: &Shared) -> SemaphorePermit<'_> {
+    shared.readers.acquire().await.expect("the semaphore is never closed")
 }
 
 async fn read(

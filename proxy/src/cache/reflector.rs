@@ -70,8 +70,9 @@ impl Reflector {
         while self.step().await {}
     }
 
-    /// Takes one input; `false` when the store has closed.
-    pub(crate) async fn step(&mut self) -> bool {
+    /// Takes one input, waiting for it; `false` when the store has closed. For tests and benches, which
+    /// move the cache by hand. Cancel safe.
+    pub async fn step(&mut self) -> bool {
         match self.input().await {
             Input::Drain => self.shared.begin_draining(),
             Input::Commit(Some(commit)) => self.apply(&commit),

@@ -19,7 +19,7 @@ use crate::filter::Filter;
 use crate::selector::Requirement;
 
 /// What one slot of a ring and its entry here cost.
-const SLOT_BYTES: u64 = 24;
+const SLOT_BYTES: u64 = 32;
 
 /// Index of a class in its registry; used again when the class is gone.
 pub(crate) type ClassId = u32;

@@ -64,9 +64,13 @@ fn shapes_that_nobody_uses_any_more_are_forgotten() {
     ];
     let anchors: Vec<_> =
         filters.iter().flat_map(|(filter, choice)| shapes.anchors(filter, *choice)).collect();
-    anchors.iter().for_each(|anchor| shapes.add(anchor));
+    for anchor in &anchors {
+        shapes.add(anchor);
+    }
     assert_eq!(shapes.labels.len(), 1);
     assert!(shapes.hashes.len() > 3);
-    anchors.iter().for_each(|anchor| shapes.remove(anchor));
+    for anchor in &anchors {
+        shapes.remove(anchor);
+    }
     assert!(shapes.labels.is_empty() && shapes.hashes.is_empty() && shapes.plain.is_unused());
 }

@@ -1,6 +1,7 @@
 use shardcache_storage::{Change, Object};
 
 use super::super::testing::*;
+use super::Transition::{Added, Deleted, Modified};
 use super::*;
 
 /// `count` updates of one widget.
@@ -11,7 +12,7 @@ async fn updates(count: usize, content: &str) -> Vec<Arc<Event>> {
 
 fn push_all(class: &Class, events: &[Arc<Event>]) {
     for event in events {
-        class.push(Delivery { kind: Transition::Modified, event: Arc::clone(event) });
+        class.push(Delivery { kind: Modified, event: Arc::clone(event) });
     }
 }
 
@@ -36,7 +37,6 @@ async fn the_transition_table_is_kubernetes() {
     ])
     .await;
     let seen: Vec<_> = events.iter().map(|event| transition(&filter("*/*", "app=a"), event)).collect();
-    use Transition::{Added, Deleted, Modified};
     let expected = [Some(Added), Some(Modified), Some(Deleted), None, Some(Added), Some(Deleted), None, None];
     assert_eq!(seen, expected);
 }

@@ -105,8 +105,8 @@ async fn d28_the_largest_type_pays_for_the_history() {
     assert_eq!(drain_now(&mut quiet).len(), 20);
     let log_reads = || world.log_reads.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(log_reads(), 0, "the quiet type is still in memory");
-    let mut noisy = world.watch(all(), start);
-    assert_eq!(drain_now(&mut noisy).len(), 500);
+    let mut other = world.watch(all(), start);
+    assert_eq!(drain_now(&mut other).len(), 500);
     assert!(log_reads() > 0);
     let shared = &world.cache.0;
     let counted: usize = shared.feeds().iter().map(|feed| feed.events()).sum();

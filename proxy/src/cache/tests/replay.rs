@@ -220,7 +220,9 @@ impl Run {
             Op::Restart => {
                 self.world.restart();
                 let clients: Vec<_> = self.clients.drain(..).map(|c| (c.filter, c.last)).collect();
-                clients.into_iter().for_each(|(filter, last)| self.watch(filter, last));
+                for (filter, last) in clients {
+                    self.watch(filter, last);
+                }
             }
             Op::Exact(at) => self.exact(at).await,
             Op::Retain => self.world.cache.retain(&self.world.cache.snapshot()),
