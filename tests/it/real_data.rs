@@ -1,6 +1,6 @@
 //! Real input: every YAML document of kcp, written to two shards and two clusters, listed under the wildcard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use http::Method;
@@ -32,6 +32,10 @@ fn documents(directory: &Path) -> Vec<Value> {
     let mut objects = vec![];
     for file in files {
         let text = std::fs::read_to_string(&file).expect("UTF-8");
+        if text.contains("{{") {
+            eprintln!("{} is a template, not YAML", file.display());
+            continue;
+        }
         let parsed: Result<Vec<Value>, _> = serde_saphyr::from_multiple(&text);
         let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         objects.extend(parsed.into_iter().filter(|object| object["kind"].is_string()));
@@ -85,9 +89,14 @@ async fn every_object_of_kcp_is_stored_and_served_with_its_shard_and_cluster() {
     let objects = documents(&directory);
     let served = Served::start().await;
     let wire = served.wire();
-    let places = [("amber", "root"), ("amber", "root:org"), ("sapphire", "root"), ("sapphire", "root:org")];
+    let places = [
+        ("amber", "root"),
+        ("amber", "2vkqn4aabrd1ih5x"),
+        ("sapphire", "root"),
+        ("sapphire", "2vkqn4aabrd1ih5x"),
+    ];
     let mut written: BTreeMap<String, BTreeMap<ItemKey, Value>> = BTreeMap::new();
-    let mut unserved = 0;
+    let mut unserved = BTreeSet::new();
     for (shard, cluster) in places {
         let mut served_kinds = kinds(&wire, shard, cluster).await;
         for object in &objects {
@@ -99,7 +108,7 @@ async fn every_object_of_kcp_is_stored_and_served_with_its_shard_and_cluster() {
                 found = served_kinds.get(&(text("apiVersion"), text("kind")));
             }
             let Some((plural, namespaced)) = found else {
-                unserved += 1;
+                unserved.insert((text("apiVersion"), text("kind")));
                 continue;
             };
             let root = if object["apiVersion"] == "v1" { "api" } else { "apis" };
@@ -130,8 +139,8 @@ async fn every_object_of_kcp_is_stored_and_served_with_its_shard_and_cluster() {
         }
     }
     let total: usize = written.values().map(BTreeMap::len).sum();
-    eprintln!("{total} objects of {} types; {unserved} documents of types nobody serves", written.len());
-    assert!(total > 400 && written.len() >= 5, "{total} objects of {} types", written.len());
+    eprintln!("{total} objects of {} types; nobody serves {unserved:?}", written.len());
+    assert!(total >= 300 && written.len() >= 12, "{total} objects of {} types", written.len());
     check(&wire, &written).await;
     // And the same after a restart.
     let served = served.restart().await;
