@@ -78,7 +78,7 @@ impl LabelIndex {
             && after.is_none_or(|(_, new)| new != value)
             && let Some(posting) = self.postings.get_mut(value)
         {
-            posting.remove(object.key());
+            posting.remove(object.key().as_bytes());
             if posting.is_empty() {
                 self.postings.remove(value);
             }
@@ -154,7 +154,11 @@ impl LabelIndexes {
         let (_, index, requirement) = candidates.min_by_key(|(count, ..)| *count)?;
         index.used.store(self.tick(), Ordering::Relaxed);
         let posting = |posting: &'a OrdSet<Object>| {
-            select(move |from| posting.range::<_, str>((from, Bound::Unbounded)), filter, after)
+            select(
+                move |from| posting.range::<_, [u8]>((from.map(str::as_bytes), Bound::Unbounded)),
+                filter,
+                after,
+            )
         };
         let mut scans: Vec<Scan<'a>> = index.postings_of(requirement).map(posting).collect();
         if scans.len() == 1 {
