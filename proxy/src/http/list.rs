@@ -99,15 +99,15 @@ async fn answer(
     };
     let (kind, next) = (listing.form.list_type(), page.next.as_ref());
     let header = Header { kind, version, next, echo: echo.as_deref() }.encode();
-    let share = reserve(api)?;
-    let body = frames::body(api, share, Frame { header, len: page.len }, page.items, listing.form);
+    let reserved = reserve(api)?;
+    let body = frames::body(api, reserved, Frame { header, len: page.len }, page.items, listing.form);
     Ok(respond::with_type(StatusCode::OK, respond::JSON, body))
 }
 
 /// A list of these objects, which belong to the type, at a version.
 pub(crate) fn of_objects(
     api: &Api,
-    share: Share,
+    reserved: Share,
     located: &Located,
     objects: Vec<Object>,
     version: ResourceVersion,
@@ -116,7 +116,7 @@ pub(crate) fn of_objects(
     let form = Form::new(&located.type_info, &located.path.version, shape).for_items();
     let header = Header { kind: form.list_type(), version, next: None, echo: None }.encode();
     let frame = Frame { header, len: Some(length(&form, &objects)) };
-    let body = frames::body(api, share, frame, Items::Picked(objects.into_iter()), form);
+    let body = frames::body(api, reserved, frame, Items::Picked(objects.into_iter()), form);
     respond::with_type(StatusCode::OK, respond::JSON, body)
 }
 
