@@ -10,6 +10,7 @@ mod guard;
 mod gzip;
 pub mod health;
 mod items;
+mod lease;
 pub(crate) mod limits;
 mod list;
 mod locate;

@@ -39,7 +39,8 @@ pub struct ApiConfig {
     pub request_timeout: Duration,
     /// How long a client may send nothing in the middle of a request body.
     pub body_idle_timeout: Duration,
-    /// A client that accepts no byte of a response for this long is cut off (D23).
+    /// A list that is not asked for more for this long loses its place when others need it. (Sockets
+    /// that accept no byte are the listener's business: `ServerConfig::stall_timeout`.)
     pub stall_timeout: Duration,
     /// Shortest lifetime of a watch that does not ask for one; the longest is twice this.
     pub watch_timeout_min: Duration,

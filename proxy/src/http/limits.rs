@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::http::lease::Leases;
 use crate::metrics::Metrics;
 use crate::metrics::labels::Limit;
 use crate::service::ApiConfig;
@@ -43,10 +44,12 @@ impl Budget {
 
     /// A share of the budget, or 429 and a count of the refusal.
     pub(crate) fn take(self: &Arc<Self>, amount: usize, metrics: &Metrics) -> Result<Share, ApiError> {
-        if self.reserve(amount) {
-            return Ok(Share { budget: Arc::clone(self), amount });
-        }
-        Err(self.refusal(metrics))
+        self.try_take(amount).ok_or_else(|| self.refusal(metrics))
+    }
+
+    /// A share of the budget, if there is one.
+    pub(crate) fn try_take(self: &Arc<Self>, amount: usize) -> Option<Share> {
+        self.reserve(amount).then(|| Share { budget: Arc::clone(self), amount })
     }
 
     /// What is in use.
@@ -83,7 +86,7 @@ pub(crate) struct Limits {
     pub(crate) reads: Arc<Budget>,
     pub(crate) writes: Arc<Budget>,
     pub(crate) watches: Arc<Budget>,
-    pub(crate) list_bytes: Arc<Budget>,
+    pub(crate) list_bytes: Leases,
     pub(crate) body_bytes: Arc<Budget>,
     pub(crate) backups: Arc<Budget>,
 }
@@ -94,7 +97,10 @@ impl Limits {
             reads: Budget::new(config.reads_in_flight_max, Limit::ReadsInFlight),
             writes: Budget::new(config.writes_in_flight_max, Limit::WritesInFlight),
             watches: Budget::new(config.watches_max, Limit::Watches),
-            list_bytes: Budget::new(config.list_bytes_in_flight_max, Limit::ListBytes),
+            list_bytes: Leases::new(
+                Budget::new(config.list_bytes_in_flight_max, Limit::ListBytes),
+                config.stall_timeout,
+            ),
             body_bytes: Budget::new(config.body_bytes_in_flight_max, Limit::Body),
             backups: Budget::new(1, Limit::ReadsInFlight),
         }

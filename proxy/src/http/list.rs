@@ -17,7 +17,7 @@ use crate::cache::CacheError;
 use crate::http::accept::Shape;
 use crate::http::continue_token::Token;
 use crate::http::items::{Collection, Items, Source};
-use crate::http::limits::Share;
+use crate::http::lease::Lease;
 use crate::http::locate::Located;
 use crate::http::options::{ListAt, ListOptions};
 use crate::http::{receive, respond};
@@ -107,7 +107,7 @@ async fn answer(
 /// A list of these objects, which belong to the type, at a version.
 pub(crate) fn of_objects(
     api: &Api,
-    reserved: Share,
+    reserved: Arc<Lease>,
     located: &Located,
     objects: Vec<Object>,
     version: ResourceVersion,

@@ -73,3 +73,25 @@ async fn a_default_lifetime_lies_between_the_minimum_and_its_double() {
     let lived = started.elapsed();
     assert!(lived >= Duration::from_millis(299) && lived < Duration::from_millis(1200), "{lived:?}");
 }
+
+#[tokio::test]
+async fn a_list_that_nobody_reads_loses_its_place_to_one_that_is_read() {
+    let world = World::with(|config| {
+        config.list_bytes_in_flight_max = 1 << 20;
+        config.stall_timeout = Duration::from_millis(50);
+    });
+    world.fill(10, 10).await;
+    let mut unread = vec![];
+    for _ in 0..2 {
+        unread.push(world.send(request(Method::GET, WIDGETS, &[], Bytes::new())).await);
+    }
+    let served = async {
+        while world.get(WIDGETS).await.status != StatusCode::OK {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(crate::world::PATIENCE, served).await.expect("a place in time");
+    assert_eq!(refused(&world, Limit::StalledReader), 2);
+    let error = unread.remove(0).into_body().collect().await.expect_err("given up");
+    assert!(error.to_string().contains("accepted no data"), "{error}");
+}

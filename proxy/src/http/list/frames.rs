@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use serde_json::Value;
@@ -10,7 +11,7 @@ use shardcache_storage::ResourceVersion;
 use super::Next;
 use crate::body::{Body, BodyError, Frames, Rope, Weave};
 use crate::http::items::Items;
-use crate::http::limits::Share;
+use crate::http::lease::Lease;
 use crate::metrics::ListMetrics;
 use crate::represent::Form;
 use crate::service::Api;
@@ -64,12 +65,12 @@ pub(super) struct Frame {
 }
 
 /// A list's share of the bytes in flight; 429 if too many lists are being sent.
-pub(crate) fn reserve(api: &Api) -> Result<Share, ApiError> {
+pub(crate) fn reserve(api: &Api) -> Result<Arc<Lease>, ApiError> {
     api.limits.list_bytes.take(BYTES_IN_FLIGHT, &api.metrics)
 }
 
 /// The body of a list.
-pub(super) fn body(api: &Api, share: Share, frame: Frame, items: Items, form: Form) -> Body {
+pub(super) fn body(api: &Api, lease: Arc<Lease>, frame: Frame, items: Items, form: Form) -> Body {
     api.metrics.list.in_flight_bytes.inc_by(BYTES_IN_FLIGHT as i64);
     let around = (frame.header.len() + TRAILER.len()) as u64;
     Body::stream(ListFrames {
@@ -78,7 +79,8 @@ pub(super) fn body(api: &Api, share: Share, frame: Frame, items: Items, form: Fo
         items,
         form,
         progress: Progress::Header,
-        sent: Sent { metrics: api.metrics.list.clone(), objects: 0, bytes: 0, _share: share },
+        sent: Sent { metrics: api.metrics.list.clone(), objects: 0, bytes: 0 },
+        lease,
     })
 }
 
@@ -97,20 +99,20 @@ struct ListFrames {
     /// Bytes still to come.
     len: Option<u64>,
     sent: Sent,
+    lease: Arc<Lease>,
 }
 
 impl Frames for ListFrames {
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Rope, BodyError>>> {
         let this = self.get_mut();
-        let mut weave = Weave::new();
         let mut first = match this.progress {
-            Progress::Header => {
-                weave.text(&std::mem::take(&mut this.header));
-                true
-            }
+            Progress::Header => true,
             Progress::Items(any) => !any,
             Progress::Done => return Poll::Ready(None),
         };
+        this.lease.proceed()?;
+        let mut weave = Weave::new();
+        weave.text(&std::mem::take(&mut this.header));
         let (form, sent) = (&this.form, &mut this.sent);
         let more = this.items.fill(&mut weave, |weave, object| {
             if !first {
@@ -141,7 +143,6 @@ struct Sent {
     metrics: ListMetrics,
     objects: u64,
     bytes: u64,
-    _share: Share,
 }
 
 impl Drop for Sent {
