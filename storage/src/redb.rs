@@ -60,7 +60,9 @@ impl RedbStore {
     pub fn open(options: RedbOptions) -> Result<Arc<Self>, StorageError> {
         let directory = open::Directory::enter(&options.path)?;
         let factory = directory.factory();
-        let opened = guarded(&options, factory, directory.is_suspect())?;
+        // redb trusts the allocator state of a file that was closed or synced in order; were it damaged,
+        // live pages would be handed out again. Records carry checksums of their own, this does not.
+        let opened = guarded(&options, factory, true)?;
         directory.settle().map_err(|error| StorageError::Open {
             path: options.path.clone(),
             problem: format!("the new store cannot get its name: {error}"),
