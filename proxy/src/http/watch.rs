@@ -65,7 +65,9 @@ pub(crate) fn watch(
 fn named(fields: FieldSelector, name: Option<&str>) -> Result<FieldSelector, ApiError> {
     let Some(name) = name else { return Ok(fields) };
     if fields.is_empty() {
-        return FieldSelector::parse(&format!("metadata.name={name}")).map_err(ApiError::bad_request);
+        // A name is a value here, whatever it holds: what the grammar gives a meaning is escaped.
+        let value = name.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=");
+        return FieldSelector::parse(&format!("metadata.name={value}")).map_err(ApiError::bad_request);
     }
     if fields.name() == Some(name) && fields.terms().len() == 1 {
         return Ok(fields);

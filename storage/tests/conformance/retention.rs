@@ -62,11 +62,12 @@ async fn d15_a_noisy_type_does_not_use_up_a_quiet_ones_history() {
     for i in 0..10 {
         apply(&*store, put_of(sheriffs(), "quiet", &i.to_string())).await;
     }
-    let mut following = store.subscribe();
     for round in 0..40 {
         let batch = (0..20).map(|i| put(&format!("noisy{i}"), &format!("{round}{payload}"))).collect();
         store.commit(batch).await.expect("writes");
     }
+    // Only now: a subscriber that does not read holds up the writer.
+    let mut following = store.subscribe();
     let state = follow_until(&mut following, |state| state.floor(&cowboys()) > Revision::ZERO).await;
     assert_eq!(state.floor(&sheriffs()), Revision::ZERO);
     drop(following);
