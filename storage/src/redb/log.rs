@@ -234,26 +234,19 @@ impl RedbLog {
     fn classify(&self, error: &redb::Error) -> Failure {
         match self.take_down() {
             Some(Failure::DiskFull) => Failure::DiskFull,
-            Some(Failure::Fatal(problem)) => self.fatal(problem),
-            None => self.fatal(error.to_string()),
+            Some(Failure::Fatal(problem)) => Failure::Fatal(problem),
+            None => Failure::Fatal(error.to_string()),
         }
     }
 
     /// Why a full disk cannot be written to again, yet.
     fn not_yet(&self, error: &redb::Error) -> Failure {
         match (self.take_down(), error) {
-            (Some(Failure::Fatal(problem)), _) => self.fatal(problem),
-            (_, redb::Error::Corrupted(problem)) => self.fatal(problem.clone()),
+            (Some(Failure::Fatal(problem)), _) => Failure::Fatal(problem),
+            (_, redb::Error::Corrupted(problem)) => Failure::Fatal(problem.clone()),
             // If nothing is wrong with the disk, something else did not work this time.
             _ => Failure::DiskFull,
         }
-    }
-
-    fn fatal(&self, problem: String) -> Failure {
-        if let Some(directory) = &self.directory {
-            directory.mark_suspect();
-        }
-        Failure::Fatal(problem)
     }
 }
 
@@ -307,7 +300,7 @@ impl Log for RedbLog {
         shared.handle.reopen().map_err(|error| self.not_yet(&error))?;
         self.probe().map_err(|error| self.not_yet(&error))?;
         // The transaction that failed may have reached the disk all the same, whole.
-        let unreadable = |error: StorageError| self.fatal(error.to_string());
+        let unreadable = |error: StorageError| Failure::Fatal(error.to_string());
         let floors = read::floors(&shared).map_err(unreadable)?;
         let adopted = read::above(&shared, &self.type_ids, state).map_err(unreadable)?;
         let mut history = shared.history();
@@ -326,6 +319,8 @@ impl Log for RedbLog {
     }
 
     fn close(&mut self) -> Result<(), Failure> {
-        self.shared.handle.close().map_err(|error| Failure::Fatal(error.to_string()))
+        let closed = self.shared.handle.close();
+        drop(self.directory.take());
+        closed.map_err(|error| Failure::Fatal(error.to_string()))
     }
 }

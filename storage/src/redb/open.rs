@@ -29,8 +29,6 @@ const FILE: &str = "store.redb";
 /// A new store is made under this name, so that a crash in between leaves no half-made store.
 const FILE_NEW: &str = "store.redb.new";
 const LOCK: &str = "store.lock";
-/// Present after a write failed for good: the next opening checks every page before it trusts the file.
-const SUSPECT: &str = "store.suspect";
 
 /// An opened store, ready to be served.
 pub(crate) struct Opened {
@@ -106,21 +104,8 @@ impl Directory {
         })
     }
 
-    /// Whether an earlier process could not tell what of its last write reached the disk.
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.path.join(SUSPECT).exists()
-    }
-
-    /// Remembers across the restart that a write failed; best effort, the disk may refuse this too.
-    pub(crate) fn mark_suspect(&self) {
-        drop(File::create(self.path.join(SUSPECT)).and_then(|mark| mark.sync_all()));
-    }
-
     /// Gives a new store its name; called once the incarnation is durable.
     pub(crate) fn settle(&self) -> io::Result<()> {
-        if self.is_suspect() {
-            std::fs::remove_file(self.path.join(SUSPECT))?;
-        }
         if self.is_new {
             std::fs::rename(self.path.join(FILE_NEW), self.path.join(FILE))?;
             File::open(&self.path)?.sync_all()?;
