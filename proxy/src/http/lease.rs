@@ -42,13 +42,12 @@ impl Leases {
 
     /// A lease of part of the budget; 429 if there is none, even after revoking.
     pub(crate) fn take(&self, amount: usize, metrics: &Metrics) -> Result<Arc<Lease>, ApiError> {
-        let share = match self.budget.try_take(amount) {
-            Some(share) => share,
-            None => {
-                let revoked = self.revoke_unused();
-                metrics.http.refusals.get_or_create(&Limit::StalledReader.into()).inc_by(revoked);
-                self.budget.take(amount, metrics)?
-            }
+        let share = if let Some(share) = self.budget.try_take(amount) {
+            share
+        } else {
+            let revoked = self.revoke_unused();
+            metrics.http.refusals.get_or_create(&Limit::StalledReader.into()).inc_by(revoked);
+            self.budget.take(amount, metrics)?
         };
         let lease = Arc::new(Lease {
             share: Mutex::new(Some(share)),
