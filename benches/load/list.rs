@@ -25,10 +25,13 @@ pub(crate) async fn run() -> Vec<Row> {
     let peer = Server::peer("hyper", &file);
 
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let cpu = (server.cpu_seconds(), peer.cpu_seconds());
     for _ in 0..ROUNDS {
         ours.push(rate(&server, &path, bytes.len()).await);
         theirs.push(rate(&peer, "/", bytes.len()).await);
     }
+    let each = |before: f64, after: f64| (after - before) / ROUNDS as f64 * 1e3;
+    let cpu = (each(cpu.0, server.cpu_seconds()), each(cpu.1, peer.cpu_seconds()));
     let (ours, theirs) = (sample(ours), sample(theirs));
 
     let before = server.rss();
@@ -38,8 +41,8 @@ pub(crate) async fn run() -> Vec<Row> {
     vec![
         Row {
             what: format!("LIST of {} MB, JSON, throughput", bytes.len() / 1_000_000),
-            ours: ours.show("GB/s"),
-            peer: format!("plain hyper {}", theirs.show("GB/s")),
+            ours: format!("{}; {:.0} ms CPU each", ours.show("GB/s"), cpu.0),
+            peer: format!("plain hyper {}; {:.0} ms CPU each", theirs.show("GB/s"), cpu.1),
             ratio: format!("{:.2}", ours.median / theirs.median),
             goal: "≥ 0.7".into(),
         },

@@ -4,6 +4,8 @@
 //! `docs/benchmarks/load.md` when all sections ran. Sizes shrink with `SHARDCACHE_BENCH_SCALE=0.1`.
 //! Client, server and peer share the machine's cores, so only the ratios mean something.
 
+#![expect(clippy::cast_sign_loss, reason = "sizes and counts are never negative")]
+
 mod client;
 mod fanout;
 mod list;

@@ -33,7 +33,7 @@ pub(crate) async fn run() -> Vec<Row> {
         ours.push(server.ready(start).await.as_secs_f64());
     }
     let (ours, bytes, records) = (sample(ours), sample(bytes), sample(records));
-    let size = std::fs::metadata(&file).map(|data| data.len() >> 20).unwrap_or(0);
+    let size = std::fs::metadata(&file).map_or(0, |data| data.len() >> 20);
     vec![
         Row {
             what: format!("kill -9, start, `/readyz` with {count} objects ({size} MiB file)"),
