@@ -75,8 +75,8 @@ async fn b008_every_version_that_is_shown_is_a_growing_decimal() {
     let mut seen = watch(&wire, &format!("resourceVersion={}", shown[0])).await;
     shown.push(create(&wire, "s1", "a").await);
     let path = format!("{}/a", collection("s1", "root", ROLES));
-    let patch = wire.request(Method::PATCH, &path, "application/merge-patch+json", r#"{"rules":[]}"#).await;
-    shown.push(version(&patch.expect("answered").json()));
+    let changed = wire.request(Method::PATCH, &path, "application/merge-patch+json", r#"{"rules":[]}"#).await;
+    shown.push(version(&changed.expect("answered").json()));
     let deleted = wire.call(Method::DELETE, &path, "").await.json();
     shown.push(version(&deleted));
     shown.push(list_version(&wire).await);
@@ -110,8 +110,8 @@ async fn b014_versions_after_the_backup_are_of_another_timeline_once_it_is_resto
     let restored = Served::restored(&copy).await;
     let wire = restored.wire();
     expired_in_the_stream(&wire, &lost).await;
-    let list = wire.get(&format!("{}?resourceVersion={lost}", everywhere())).await;
-    assert_eq!(list.reason(), (410, "Expired".to_owned()));
+    let answer = wire.get(&format!("{}?resourceVersion={lost}", everywhere())).await;
+    assert_eq!(answer.reason(), (410, "Expired".to_owned()));
     let mut resumed = watch(&wire, &format!("resourceVersion={at_backup}")).await;
     let new = create(&wire, "s1", "new").await;
     assert_eq!(name(&resumed.expect().await), "new");
@@ -132,7 +132,7 @@ async fn b013_a_version_that_is_not_reached_is_refused_and_never_answered_with_l
         let answer = wire.get(&format!("{}?resourceVersion={future}{query}", everywhere())).await;
         assert_eq!(answer.reason(), (504, "Timeout".to_owned()));
         assert_eq!(answer.json()["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
-        assert_eq!(answer.headers.get("retry-after").map(|after| after.as_bytes()), Some(b"1".as_slice()));
+        assert_eq!(answer.headers.get("retry-after").map(http::HeaderValue::as_bytes), Some(b"1".as_slice()));
     }
     served.stop().await;
 }
