@@ -26,10 +26,11 @@ pub(crate) async fn run() -> Vec<Row> {
         let total = writers * scaled(per_writer);
         let (mut ours, mut theirs, mut batch) = (Vec::new(), Vec::new(), 0);
         for round in 0..ROUNDS {
-            let commits = server.metric("shardcache_store_commit_duration_seconds_count").await;
+            let commits = server.metric("shardcache_storage_commit_seconds_count").await;
             ours.push(total as f64 / ours_seconds(&server, writers, total, round).await);
-            let commits = server.metric("shardcache_store_commit_duration_seconds_count").await - commits;
-            batch = (total as f64 / commits.max(1.0)).round() as usize;
+            let commits = server.metric("shardcache_storage_commit_seconds_count").await - commits;
+            assert!(commits >= 1.0, "the server counts its commits");
+            batch = (total as f64 / commits).round() as usize;
             theirs.push(bare(directory.path(), total, batch));
         }
         let (ours, theirs) = (sample(ours), sample(theirs));
