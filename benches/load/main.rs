@@ -1,7 +1,7 @@
 //! Load benchmark of the real binary, each number beside a bare peer in the same run.
 //!
 //! Run with `cargo bench --bench load [-- list fanout writes restart memory]`; writes
-//! `docs/benchmarks/load.md` when all sections ran. Sizes shrink with `SHARDCACHE_BENCH_SCALE=0.1`.
+//! `docs/benchmarks/load.md` when all sections ran (`docs/benchmarks/README.md` explains). Sizes shrink with `SHARDCACHE_BENCH_SCALE=0.1`.
 //! Client, server and peer share the machine's cores, so only the ratios mean something.
 
 #![expect(clippy::cast_sign_loss, reason = "sizes and counts are never negative")]
