@@ -1,6 +1,6 @@
 //! Load benchmark of the real binary, each number beside a bare peer in the same run.
 //!
-//! Run with `cargo bench --bench load [-- list fanout writes restart memory]`; writes
+//! Run with `cargo bench -p shardcache --bench load [-- list fanout writes restart memory]`; writes
 //! `docs/benchmarks/load.md` when all sections ran (`docs/benchmarks/README.md` explains). Sizes shrink with `SHARDCACHE_BENCH_SCALE=0.1`.
 //! Client, server and peer share the machine's cores, so only the ratios mean something.
 
@@ -64,7 +64,7 @@ fn print(rows: &[Row]) {
 fn write_report(rows: &[Row]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks/load.md");
     let text = format!(
-        "# Load benchmark\n\nWritten by `cargo bench --bench load` (scale {}); 2 shared cores, so read the ratios, not the numbers.\nMedians with (minimum–maximum). A ratio of throughput is ours ÷ peer, of time peer ÷ ours: above 1 is faster than the peer.\n\n{}",
+        "# Load benchmark\n\nWritten by `cargo bench -p shardcache --bench load` (scale {}); 2 shared cores, so read the ratios, not the numbers.\nMedians with (minimum–maximum). A ratio of throughput is ours ÷ peer, of time peer ÷ ours: above 1 is faster than the peer.\n\n{}",
         scale(1.0),
         report::table(rows)
     );
