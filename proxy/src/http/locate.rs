@@ -90,7 +90,9 @@ impl Located {
     }
 }
 
-/// 410 for a version that this store never issued.
+/// 410 for a version that this store never issued, or issued so long ago that it cannot tell.
 pub(crate) fn another_timeline() -> ApiError {
-    ApiError::expired("The resourceVersion is from another timeline of this store: list again without it.")
+    ApiError::expired(
+        "The resourceVersion is too old, or from another timeline of this store: list again without it.",
+    )
 }

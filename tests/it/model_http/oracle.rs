@@ -76,6 +76,9 @@ pub(crate) struct Oracle {
     pub(crate) floors: [Version; KINDS.len()],
     /// Every version that an opening began with.
     openings: Vec<Version>,
+    /// Below it the server may have forgotten which openings there were, and has to say so: all that it
+    /// could replay from there is compacted, in every type that anything ever happened to.
+    pub(crate) forgettable: Version,
 }
 
 impl View {
@@ -209,8 +212,18 @@ impl Oracle {
         self.log.get(index).map_or_else(|| self.openings[index - self.log.len()], |change| change.version)
     }
 
+    /// The server compacted a type up to a version that was shown; returns the type's floor.
+    pub(crate) fn compacted(&mut self, kind: usize, to: Version) -> Version {
+        if let Some(floor) = self.newest(kind, to) {
+            self.floors[kind] = self.floors[kind].max(floor);
+        }
+        let lowest = self.log.iter().map(|change| self.floors[change.kind]).min();
+        self.forgettable = self.forgettable.max(lowest.unwrap_or_default());
+        self.floors[kind]
+    }
+
     /// The newest event of a type at or below a version.
-    pub(crate) fn newest(&self, kind: usize, version: Version) -> Option<Version> {
+    fn newest(&self, kind: usize, version: Version) -> Option<Version> {
         let of_kind = |change: &&Change| change.kind == kind && change.version <= version;
         self.log.iter().rfind(of_kind).map(|change| change.version)
     }

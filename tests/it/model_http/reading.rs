@@ -92,7 +92,7 @@ impl Session<'_> {
     async fn listed_exactly(&self, view: &View, path: &str, version: Version, limit: Option<u8>) {
         let answer = self.both(path).await;
         if answer.status == 410 {
-            let floor = self.oracle.floors[view.kind];
+            let floor = self.oracle.floors[view.kind].max(self.oracle.forgettable);
             assert!(version < floor, "{path}: {answer:?}, yet history reaches back to {floor}");
             assert_eq!(answer.reason().1, "Expired");
         } else {
@@ -101,7 +101,7 @@ impl Session<'_> {
         }
     }
 
-    /// A version below every floor may be forgotten with the opening it came from.
+    /// An old version may be forgotten with the opening it came from.
     async fn listed_unless_forgotten(
         &self,
         view: &View,
@@ -110,8 +110,7 @@ impl Session<'_> {
         version: Version,
         limit: Option<u8>,
     ) {
-        let forgettable = self.oracle.floors.iter().all(|floor| wanted < *floor);
-        if forgettable && self.both(path).await.reason() == (410, "Expired".to_owned()) {
+        if wanted < self.oracle.forgettable && self.both(path).await.reason() == (410, "Expired".to_owned()) {
             return;
         }
         self.listed(view, path, version, limit).await;

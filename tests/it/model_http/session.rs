@@ -127,14 +127,12 @@ impl<'a> Session<'a> {
             watching.arrives(self.oracle.head).await;
         }
         let to = self.oracle.shown(to);
-        if let Some(floor) = self.oracle.newest(kind, to) {
-            self.oracle.floors[kind] = self.oracle.floors[kind].max(floor);
-        }
+        let expected = self.oracle.compacted(kind, to);
         let (group, _) = KINDS[kind].group_version.split_once('/').expect("group and version");
         let type_name = TypeName::new(group, KINDS[kind].resource);
         let store = &self.stand.as_ref().expect("it runs").store;
         let floor = store.compact(type_name.clone(), Revision(to / STEP)).await.expect("it is writable");
-        assert_eq!(floor.0, self.oracle.floors[kind] / STEP);
+        assert_eq!(floor.0, expected / STEP);
         // The cache learns of it as it learns of everything: published, not told.
         let api = &self.stand.as_ref().expect("it runs").api;
         let known = async {

@@ -69,13 +69,20 @@ impl Watching {
             clients.push(Client { stream, replay });
         }
         let mut clients: [Client; 2] = clients.try_into().ok().expect("two wires");
-        if ends || at < oracle.floors[view.kind] {
+        let ends = ends || at < oracle.floors[view.kind] || Self::forgotten(view, at, oracle, wires).await;
+        if ends {
             for client in &mut clients {
                 client.expired().await;
             }
             return None;
         }
         Some(Self { view: view.clone(), clients, at })
+    }
+
+    /// Whether the server says that it no longer knows an old version, which it then says of every read.
+    async fn forgotten(view: &View, at: Version, oracle: &Oracle, wires: &[Wire; 2]) -> bool {
+        let exact = with(&view.path(), &format!("resourceVersion={at}&resourceVersionMatch=Exact"));
+        at < oracle.forgettable && wires[0].get(&exact).await.status == 410
     }
 
     /// Goes on after the connection was lost, where it stood, without a LIST.
