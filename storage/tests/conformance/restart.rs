@@ -213,6 +213,29 @@ async fn d3_d9_a_clock_that_jumped_back_does_not_bring_back_old_versions() {
 }
 
 #[tokio::test]
+async fn d3_what_was_issued_is_foreign_under_another_tag() {
+    let rig = Rig::new(Engine::Redb);
+    let (mut seen, mut tags) = (Vec::new(), Vec::new());
+    for opening in 0..3 {
+        let store = rig.open_as(at(START_MS + opening * STEP_MS)).expect("opens");
+        tags.push(store.lineage().current().tag);
+        seen.extend(write_some(&*store, 3, "some").await);
+        // In every interval, the current one included: the tag of each other opening, and a stranger's.
+        let stranger = (1..=1023).filter_map(shardcache_storage::Tag::new).find(|tag| !tags.contains(tag));
+        for version in &seen {
+            for tag in tags.iter().copied().chain(stranger).filter(|tag| Some(*tag) != version.tag()) {
+                let retold = ResourceVersion::new(version.revision(), tag);
+                assert_eq!(standing(&*store, retold), Standing::Foreign, "{version} as {retold}");
+            }
+        }
+        all_issued(&*store, &seen);
+        store.close().await.expect("closes");
+    }
+    tags.dedup();
+    assert_eq!(tags.len(), 3, "neighbours differ");
+}
+
+#[tokio::test]
 async fn d3_a_store_in_memory_forgets_its_versions_at_a_restart() {
     let rig = Rig::new(Engine::Memory);
     let store = rig.open_as(at(START_MS)).expect("opens");

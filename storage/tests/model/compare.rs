@@ -222,6 +222,18 @@ pub(crate) fn versions(lineage: &Lineage, machine: &Machine, shown: &BTreeSet<(u
             assert_eq!(matches!(judged, Standing::Issued(_)), issued, "{version}, beside {interval:?}");
         }
     }
+    for (at, Interval { start, tag, end }) in machine.intervals.iter().enumerate() {
+        let current = at + 1 == machine.intervals.len();
+        let end = if current { machine.head } else { *end };
+        for revision in [*start, start.midpoint(end), end] {
+            // Tag zero is nobody's; the others are 1 to 1023.
+            for other in [0, tag % 1023 + 1, 1024 - tag].into_iter().filter(|other| other != tag) {
+                let version = parsed(revision * 1024 + u64::from(other));
+                let judged = lineage.classify(version, head);
+                assert_eq!(judged, Standing::Foreign, "{version}: {revision} was issued under {tag} only");
+            }
+        }
+    }
     for revision in machine.log.iter().map(|entry| entry.revision).chain([machine.head]) {
         let told = lineage.version_of(Revision(revision), head).map(ResourceVersion::value);
         let expected = machine.shown_as(revision).filter(|_| revision >= oldest);

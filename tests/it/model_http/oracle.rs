@@ -212,6 +212,22 @@ impl Oracle {
         self.log.get(index).map_or_else(|| self.openings[index - self.log.len()], |change| change.version)
     }
 
+    /// Versions that nobody was ever shown: between the last of one opening and the first of the next, at
+    /// both ends and in the middle, under the tags of both.
+    pub(crate) fn between_openings(&self) -> Vec<Version> {
+        let mut between = vec![];
+        for pair in self.openings.windows(2) {
+            let (earlier, later) = (pair[0], pair[1]);
+            let last = self.log.iter().rfind(|change| change.version < later).map(|change| change.version);
+            let last = last.unwrap_or(earlier).max(earlier);
+            let (first, end) = (last / STEP + 1, later / STEP - 1);
+            for revision in [first, first.midpoint(end), end] {
+                between.extend([earlier, later].map(|opening| revision * STEP + opening % STEP));
+            }
+        }
+        between
+    }
+
     /// The server compacted a type up to a version that was shown; returns the type's floor.
     pub(crate) fn compacted(&mut self, kind: usize, to: Version) -> Version {
         if let Some(floor) = self.newest(kind, to) {

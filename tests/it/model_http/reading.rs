@@ -66,6 +66,14 @@ impl Session<'_> {
         }
     }
 
+    /// A version of another timeline: 410, however it is named.
+    pub(super) async fn refused(&self, view: &View, version: Version) {
+        for rest in ["", "&limit=2", "&resourceVersionMatch=Exact", "&resourceVersionMatch=NotOlderThan"] {
+            let path = with(&view.path(), &format!("resourceVersion={version}{rest}"));
+            assert_eq!(self.both(&path).await.reason(), (410, "Expired".to_owned()), "{path}");
+        }
+    }
+
     /// The list at a version, in as many pages as the limit asks for.
     async fn listed(&self, view: &View, path: &str, version: Version, limit: Option<u8>) {
         let expected = self.oracle.list(view, version);

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::oracle::{Labels, View};
+use crate::checker::Version;
 
 /// A place for an object: shard, cluster, namespace (unused by cluster-scoped types) and name.
 pub(crate) const PLACES: [[&str; 4]; 7] = [
@@ -75,6 +76,8 @@ pub(crate) enum From {
     /// With the same, from no version; `true`: `resourceVersion=0`.
     Synthetic(bool),
     Foreign,
+    /// After a version of this timeline's tags that nobody was ever shown; not drawn, but tried at restarts.
+    Unissued(Version),
     Future,
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use shardcache_storage::{Revision, Store, TypeName};
 
 use super::oracle::{KINDS, Oracle, STEP, Served, View, collection, under};
-use super::script::{Act, Content, PLACES, Told};
+use super::script::{Act, Content, From, PLACES, Told};
 use super::watching::Watching;
 use crate::checker::{ItemKey, Version, version_of};
 use crate::stand::{Setting, Stand};
@@ -118,6 +118,18 @@ impl<'a> Session<'a> {
         // Nobody lists: everybody goes on where they stood.
         for watching in ended {
             self.watches.extend(watching.resume(&self.oracle, &self.wires).await);
+        }
+        self.nobody_was_shown().await;
+    }
+
+    /// I6: a version from between two openings is no place to go on from, in no way to ask.
+    async fn nobody_was_shown(&self) {
+        let view = View::default();
+        for version in self.oracle.between_openings() {
+            self.refused(&view, version).await;
+            assert!(
+                Watching::open(&view, From::Unissued(version), &self.oracle, &self.wires).await.is_none()
+            );
         }
     }
 

@@ -26,6 +26,7 @@ impl Watching {
         let (version, replay) = match from {
             From::Shown(index) => (oracle.shown(index), None),
             From::Listed => (head, None),
+            From::Unissued(version) => (version, None),
             From::Foreign => (head ^ 1, None),
             From::Future => (head + 3 * STEP, None),
             // kube's default for a watch from no version is the one with initial events.
@@ -38,7 +39,7 @@ impl Watching {
             _ => format!("resourceVersion={version}"),
         };
         let replay = replay.unwrap_or_else(|| Replay::after(&oracle.list(view, version)));
-        let ends = matches!(from, From::Foreign | From::Future);
+        let ends = matches!(from, From::Foreign | From::Unissued(_) | From::Future);
         let mut watching =
             Self::connect(view, [replay.clone(), replay], version, &query, oracle, wires, ends).await?;
         if matches!(from, From::Marked | From::Synthetic(_)) {

@@ -186,6 +186,29 @@ async fn b032_a_burst_reaches_everyone_in_order() {
 }
 
 #[tokio::test]
+async fn a_watcher_many_batches_behind_reads_the_whole_history() {
+    for behind in [BATCH_EVENTS, BATCH_EVENTS + 1, SCAN_EVENTS, SCAN_EVENTS + 1, 3 * SCAN_EVENTS] {
+        let mut world = World::new();
+        let start = world.head();
+        let put = |n: usize| change(widgets(), &format!("amber/root//w{n}"), Some(("", "x")));
+        let mut expected: Vec<_> =
+            world.commit((0..behind).map(put).collect()).await.iter().map(|event| event.revision).collect();
+        world.reflect().await;
+        // Its class is new, so nothing of this is in a ring.
+        let mut watcher = world.watch(all(), start);
+        let Some(WatchStep::Events(first)) = poll_now(&mut watcher) else { panic!("events are there") };
+        assert_eq!(first.len(), BATCH_EVENTS, "a full batch");
+        assert_eq!(watcher.bookmark().revision(), expected[BATCH_EVENTS - 1], "and what follows is to come");
+        expected.push(world.put("amber/root//late", "", "x").await.revision);
+        let mut seen = revisions(&first);
+        seen.extend(revisions(&take(&mut watcher)));
+        assert_eq!(seen, expected, "{behind} behind");
+        assert_eq!(watcher.bookmark().revision(), world.head());
+        assert_eq!(world.log_reads.load(std::sync::atomic::Ordering::Relaxed), 0, "memory has it all");
+    }
+}
+
+#[tokio::test]
 async fn b038_bookmarks_advance_without_matching_events() {
     let mut world = World::new();
     let mut watcher = world.watch(filter("*/*", "app=none"), world.head());
