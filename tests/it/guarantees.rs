@@ -179,10 +179,11 @@ async fn i5_atomic() {
     let wire = stand.wire();
     let names = ["a", "b", "c", "d", "e"];
     let batch = |value: usize| names.iter().map(|name| put(name, value, 0)).collect::<Vec<_>>();
-    stand.store.commit(batch(0)).await.expect("it is writable");
+    stand.commit(batch(0)).await;
     let done = Arc::new(AtomicBool::new(false));
+    let (progress, versions) = tokio::sync::watch::channel([0; 3]);
     let lists = (0..3).map(|reader| {
-        let (wire, done) = (wire.clone(), Arc::clone(&done));
+        let (wire, done, progress) = (wire.clone(), Arc::clone(&done), progress.clone());
         tokio::spawn(async move {
             let mut seen: BTreeMap<Version, List> = BTreeMap::new();
             while !done.load(Ordering::Relaxed) {
@@ -196,20 +197,27 @@ async fn i5_atomic() {
                 if let Some(before) = seen.insert(list.version, list.clone()) {
                     assert_eq!(before, list, "two contents of one version");
                 }
+                progress.send_modify(|versions| versions[reader] = seen.len());
             }
-            seen.len()
         })
     });
     let lists: Vec<_> = lists.collect();
     let start = list(&wire, &everything()).await;
     let query = format!("resourceVersion={}&allowWatchBookmarks=true", start.version);
     let mut watch = wire.watch(&everything(), &query).await.expect("admitted");
-    for value in 1..200 {
-        stand.store.commit(batch(value)).await.expect("it is writable");
-    }
+    let writing = async {
+        // So many, and then until every reader has seen some of them.
+        let mut value = 1;
+        while value < 200 || versions.borrow().iter().any(|seen| *seen < 3) {
+            assert!(lists.iter().all(|list| !list.is_finished()), "a list was torn");
+            stand.commit(batch(value)).await;
+            value += 1;
+        }
+    };
+    within(writing).await;
     done.store(true, Ordering::Relaxed);
-    for seen in join_all(lists).await {
-        assert!(seen.expect("no list was torn") > 1, "the lists saw one version only");
+    for list in join_all(lists).await {
+        list.expect("no list was torn");
     }
     // Bookmarks are boundaries of commits too: at each, the batch is whole.
     let mut replay = Replay::after(&start);
@@ -327,9 +335,8 @@ async fn i8_bounded() {
     let writes = 400;
     for value in 0..writes {
         let large = put(&format!("large-{}", value % 4), value, 64 << 10);
-        let written = stand.store.commit(vec![large]);
-        let written = tokio::time::timeout(PATIENCE, written).await.expect("writers are not held up");
-        written.expect("it is writable");
+        let written = stand.commit(vec![large]);
+        tokio::time::timeout(PATIENCE, written).await.expect("writers are not held up");
     }
     let last = list(&wire, &everything()).await;
     let seen = tokio::time::timeout(PATIENCE, prompt.finish(last.version)).await.expect("not held up");

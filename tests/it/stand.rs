@@ -11,7 +11,7 @@ use shardcache_proxy::http::server::{Server, ServerConfig};
 use shardcache_proxy::metrics::Metrics;
 use shardcache_proxy::service::{Api, ApiConfig, ProxyService};
 use shardcache_proxy::types::Types;
-use shardcache_storage::{RedbOptions, RedbStore, Store};
+use shardcache_storage::{Change, RedbOptions, RedbStore, Store};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -82,6 +82,15 @@ impl Stand {
     /// Through a socket.
     pub(crate) fn wire(&self) -> Wire {
         Wire::tcp(&self.base)
+    }
+
+    /// Commits changes at once, all of which apply. As after a write through the API, who lists sees them.
+    pub(crate) async fn commit(&self, changes: Vec<Change>) {
+        let receipt = self.store.commit(changes).await.expect("it is writable");
+        for result in receipt {
+            let applied = result.expect("it applies");
+            self.api.cache.published(applied.head).await;
+        }
     }
 
     /// The graceful end: last bookmarks, answers, then the store is closed.
