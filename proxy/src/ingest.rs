@@ -33,7 +33,7 @@ use shardcache_storage::Span;
 pub use document::DEPTH_MAX;
 pub(crate) use document::duplicate_keys;
 pub use encode::Assigned;
-pub(crate) use timestamp::rfc3339;
+pub(crate) use timestamp::{rfc3339, unix_seconds};
 pub(crate) use tree::parse as parse_value;
 
 use document::{Document, Field, Member};

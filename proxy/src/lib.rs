@@ -24,4 +24,5 @@ pub mod scope;
 pub mod selector;
 pub mod service;
 pub mod status;
+mod table;
 pub mod types;

@@ -1,41 +1,98 @@
-//! Objects as the client asked for them: in another served version, or metadata only.
+//! Objects as the client asked for them: in another served version, metadata only, or as rows of a
+//! `Table`.
 //!
-//! Nothing is parsed and no body is encoded a second time: a stored object is valid JSON whose spans
-//! are known, so another `apiVersion` or the bare metadata are slices of the shared bytes with a little
-//! text around them. As in kube-apiserver without conversion webhooks, versions differ in `apiVersion`
-//! only.
+//! Of objects and metadata nothing is parsed and no body is encoded a second time: a stored object is
+//! valid JSON whose spans are known, so another `apiVersion` or the bare metadata are slices of the shared
+//! bytes with a little text around them. As in kube-apiserver without conversion webhooks, versions differ
+//! in `apiVersion` only. Rows are made object by object ([`crate::table`]).
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
-use shardcache_storage::{Event, Object, Sizes, Spans};
+use serde_json::Value;
+use shardcache_storage::{DIGITS, Event, KeyParts, Object, ResourceVersion, Sizes, Span, Spans};
 
 use crate::body::{Rope, Weave};
-pub use crate::http::accept::Shape;
+pub use crate::http::accept::{IncludeObject, MetaVersion, Shape};
+use crate::scope::Scope;
+use crate::table::Table;
 use crate::types::TypeInfo;
 
 const PARTIAL_START: &[u8] = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#;
+const PARTIAL_START_BETA: &[u8] =
+    br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1beta1","metadata":"#;
 const PARTIAL_ITEM_START: &[u8] = br#"{"metadata":"#;
 const PARTIAL_END: &[u8] = b"}";
 
 /// How one request wants objects of one type.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Form {
     /// `group/version`, or `version` in the core group.
     api_version: Bytes,
     kind: Box<str>,
     list_kind: Box<str>,
-    shape: Shape,
-    partial_start: &'static [u8],
+    show: Show,
+}
+
+#[derive(Debug)]
+enum Show {
+    /// The whole object.
+    Object,
+    /// Its metadata, after this text.
+    Metadata(&'static [u8]),
+    /// Its row, or a table of it.
+    Row(Box<Rows>),
+}
+
+/// Rows of a `Table`.
+#[derive(Debug)]
+struct Rows {
+    table: Table,
+    include: IncludeObject,
+    version: MetaVersion,
+    /// Each object is a `Table` of its own, as in a GET and in a watch, rather than a row in a list.
+    alone: bool,
+    /// The next table says what its columns are; in a watch only the first one does.
+    defined: bool,
+}
+
+/// An object's bytes and where things are in them.
+#[derive(Clone, Copy)]
+struct Encoded<'a> {
+    /// A bookmark has none.
+    key: Option<KeyParts<'a>>,
+    body: &'a Bytes,
+    spans: Spans,
 }
 
 impl Form {
     /// The form of a type in one of its served versions.
     pub fn new(type_info: &TypeInfo, version: &str, shape: Shape) -> Self {
+        Self::within(None, type_info, version, shape)
+    }
+
+    /// The same, for a request that may span shards and logical clusters.
+    pub fn in_scope(scope: &Scope, type_info: &TypeInfo, version: &str, shape: Shape) -> Self {
+        Self::within(Some(scope), type_info, version, shape)
+    }
+
+    fn within(scope: Option<&Scope>, type_info: &TypeInfo, version: &str, shape: Shape) -> Self {
+        let show = match shape {
+            Shape::Object => Show::Object,
+            Shape::PartialMetadata => Show::Metadata(PARTIAL_START),
+            Shape::Table(meta_version, include) => Show::Row(Box::new(Rows {
+                table: Table::new(type_info.version(version), scope),
+                include,
+                version: meta_version,
+                alone: true,
+                defined: false,
+            })),
+        };
         Self {
             api_version: type_info.api_version(version).into(),
             kind: type_info.kind.as_str().into(),
             list_kind: type_info.list_kind.as_str().into(),
-            shape,
-            partial_start: PARTIAL_START,
+            show,
         }
     }
 
@@ -43,83 +100,133 @@ impl Form {
     /// `apiVersion`, as they do in kube-apiserver's protobuf answer, which client-go asks for first: its
     /// consistency detector compares list items with watched objects, whose type its decoder removes.
     #[must_use]
-    pub fn for_items(self) -> Self {
-        Self { partial_start: PARTIAL_ITEM_START, ..self }
-    }
-
-    /// `apiVersion` and `kind` of single objects, as on bookmarks.
-    pub fn object_type(&self) -> (&str, &str) {
-        match self.shape {
-            Shape::PartialMetadata => ("meta.k8s.io/v1", "PartialObjectMetadata"),
-            Shape::Object | Shape::Table => (self.api_version(), &self.kind),
+    pub fn for_items(mut self) -> Self {
+        match &mut self.show {
+            Show::Object => {}
+            Show::Metadata(start) => *start = PARTIAL_ITEM_START,
+            Show::Row(rows) => rows.alone = false,
         }
+        self
     }
 
     /// `apiVersion` and `kind` of lists.
     pub fn list_type(&self) -> (&str, &str) {
-        match self.shape {
-            Shape::PartialMetadata => ("meta.k8s.io/v1", "PartialObjectMetadataList"),
-            Shape::Object | Shape::Table => (self.api_version(), &self.list_kind),
+        match &self.show {
+            Show::Object => (self.api_version(), &self.list_kind),
+            Show::Metadata(_) => (MetaVersion::V1.api_version(), "PartialObjectMetadataList"),
+            Show::Row(rows) => (rows.version.api_version(), "Table"),
+        }
+    }
+
+    /// What a list has between its metadata and its first item.
+    pub fn list_start(&self) -> Cow<'static, str> {
+        match &self.show {
+            Show::Object | Show::Metadata(_) => Cow::Borrowed(r#""items":["#),
+            Show::Row(rows) => {
+                Cow::Owned(format!(r#""columnDefinitions":{},"rows":["#, rows.table.definitions()))
+            }
         }
     }
 
     /// Appends an object.
-    pub fn object(&self, weave: &mut Weave, object: &Object) {
-        self.body(weave, &object.body(), object.spans());
+    pub fn object(&mut self, weave: &mut Weave, object: &Object) {
+        let (body, spans) = (object.body(), object.spans());
+        match &self.show {
+            Show::Row(_) => self.row(weave, Encoded { key: Some(object.parts()), body: &body, spans }),
+            _ => self.body(weave, &body, spans),
+        }
     }
 
     /// Appends the object of a DELETED event: the previous state under the event's version. Appends
     /// nothing if the event created the object.
-    pub fn departed(&self, weave: &mut Weave, event: &Event) {
+    pub fn departed(&mut self, weave: &mut Weave, event: &Event) {
         if let (Some(body), Some(previous)) = (event.departed(), &event.previous) {
-            self.body(weave, &body, previous.spans());
-        }
-    }
-
-    /// Bytes that [`Form::object`] appends.
-    pub fn len(&self, object: &Object) -> usize {
-        let spans = object.spans();
-        match self.shape {
-            Shape::PartialMetadata => {
-                self.partial_start.len() + spans.metadata.len as usize + PARTIAL_END.len()
-            }
-            Shape::Object | Shape::Table => {
-                object.body_bytes().len() - spans.api_version.len as usize + self.api_version.len()
+            let spans = previous.spans();
+            match &self.show {
+                Show::Row(_) => self.row(weave, Encoded { key: Some(previous.parts()), body: &body, spans }),
+                _ => self.body(weave, &body, spans),
             }
         }
     }
 
-    /// Bytes that [`Form::object`] appends for all of some objects together.
-    pub fn sum(&self, sizes: Sizes, objects: u64) -> u64 {
-        match self.shape {
-            Shape::PartialMetadata => {
-                sizes.metadata + objects * (self.partial_start.len() + PARTIAL_END.len()) as u64
+    /// Appends the object of a BOOKMARK: nothing but a version, and the mark that ends initial events.
+    pub fn bookmark(&mut self, weave: &mut Weave, version: ResourceVersion, ends_initial: bool) {
+        let (api_version, kind) = match &self.show {
+            Show::Metadata(_) => (MetaVersion::V1.api_version(), "PartialObjectMetadata"),
+            Show::Object | Show::Row(_) => (self.api_version(), &*self.kind),
+        };
+        let annotations =
+            if ends_initial { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
+        let metadata = format!(r#"{{"resourceVersion":"{version}"{annotations}}}"#);
+        let (kind, api_version) = (Value::from(kind), Value::from(api_version));
+        let start = format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":"#);
+        let body = Bytes::from(format!("{start}{metadata}}}"));
+        if !matches!(self.show, Show::Row(_)) {
+            weave.shared(body);
+            return;
+        }
+        let (kind, at) = (kind.to_string().len(), start.len());
+        let spans = Spans {
+            resource_version_at: (at + r#"{"resourceVersion":""#.len()) as u32,
+            metadata: Span { at: at as u32, len: metadata.len() as u32 },
+            api_version: Span {
+                at: (r#"{"kind":,"apiVersion":""#.len() + kind) as u32,
+                len: self.api_version.len() as u32,
+            },
+            uid: Span::default(),
+        };
+        self.row(weave, Encoded { key: None, body: &body, spans });
+    }
+
+    /// Bytes that [`Form::object`] appends for each of some objects and in sum, or `None` if that takes
+    /// making them.
+    pub fn len_of(&self, objects: &[Object]) -> Option<u64> {
+        match self.show {
+            Show::Row(_) => None,
+            _ => Some(objects.iter().map(|object| self.len(object) as u64).sum()),
+        }
+    }
+
+    /// Bytes that [`Form::object`] appends for all of some objects together, or `None` if that takes
+    /// making them.
+    pub fn sum(&self, sizes: Sizes, objects: u64) -> Option<u64> {
+        match self.show {
+            Show::Object => Some(sizes.bodies - sizes.api_versions + objects * self.api_version.len() as u64),
+            Show::Metadata(start) => {
+                Some(sizes.metadata + objects * (start.len() + PARTIAL_END.len()) as u64)
             }
-            Shape::Object | Shape::Table => {
-                sizes.bodies - sizes.api_versions + objects * self.api_version.len() as u64
-            }
+            Show::Row(_) => None,
         }
     }
 
     /// The object as one piece; the stored bytes themselves if that is what was asked for.
-    pub fn bytes(&self, object: &Object) -> Bytes {
-        let body = object.body();
-        let stored = &body[object.spans().api_version.range()];
-        if self.shape != Shape::PartialMetadata && stored == self.api_version {
-            return body;
+    pub fn bytes(&mut self, object: &Object) -> Bytes {
+        if matches!(self.show, Show::Object) {
+            let body = object.body();
+            if body[object.spans().api_version.range()] == self.api_version {
+                return body;
+            }
         }
         let mut weave = Weave::new();
-        self.body(&mut weave, &body, object.spans());
+        self.object(&mut weave, object);
         let mut rope: Rope = weave.take();
         let len = rope.len();
         bytes::Buf::copy_to_bytes(&mut rope, len)
     }
 
+    fn len(&self, object: &Object) -> usize {
+        let spans = object.spans();
+        match self.show {
+            Show::Metadata(start) => start.len() + spans.metadata.len as usize + PARTIAL_END.len(),
+            Show::Object | Show::Row(_) => {
+                object.body_bytes().len() - spans.api_version.len as usize + self.api_version.len()
+            }
+        }
+    }
+
     fn body(&self, weave: &mut Weave, body: &Bytes, spans: Spans) {
-        if self.shape == Shape::PartialMetadata {
-            weave.fixed(self.partial_start);
-            weave.shared(body.slice(spans.metadata.range()));
-            weave.fixed(PARTIAL_END);
+        if let Show::Metadata(start) = self.show {
+            metadata(weave, start, body, spans);
             return;
         }
         let at = spans.api_version.range();
@@ -132,12 +239,60 @@ impl Form {
         }
     }
 
+    fn row(&mut self, weave: &mut Weave, object: Encoded<'_>) {
+        let Show::Row(rows) = &mut self.show else { return };
+        let Encoded { key, body, spans } = object;
+        weave.charge(body.len());
+        if rows.alone {
+            weave.text(rows.opening(&body[spans.resource_version_at as usize..][..DIGITS]).as_bytes());
+        }
+        weave.text(format!(r#"{{"cells":{},"object":"#, rows.table.cells(key, body, spans)).as_bytes());
+        let (alone, include, start) = (rows.alone, rows.include, rows.version.partial_start());
+        match include {
+            IncludeObject::Object => self.body(weave, body, spans),
+            // A bookmark is nothing but its metadata.
+            IncludeObject::None if key.is_some() => weave.fixed(b"null"),
+            IncludeObject::None | IncludeObject::Metadata => metadata(weave, start, body, spans),
+        }
+        weave.fixed(if alone { b"}]}" } else { b"}" });
+    }
+
     fn api_version(&self) -> &str {
         std::str::from_utf8(&self.api_version).expect("it was a string")
     }
 }
 
-/// The body of an object of this type in one of its served versions.
-pub fn object(object: &Object, type_info: &TypeInfo, version: &str, shape: Shape) -> Bytes {
-    Form::new(type_info, version, shape).bytes(object)
+impl Rows {
+    /// The start of a table of one object.
+    fn opening(&mut self, version: &[u8]) -> String {
+        let first = !std::mem::replace(&mut self.defined, true);
+        format!(
+            r#"{{"kind":"Table","apiVersion":"{}","metadata":{{"resourceVersion":"{}"}},"columnDefinitions":{},"rows":["#,
+            self.version.api_version(),
+            String::from_utf8_lossy(version),
+            if first { self.table.definitions() } else { Value::Null },
+        )
+    }
+}
+
+impl MetaVersion {
+    fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "meta.k8s.io/v1",
+            Self::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+
+    fn partial_start(self) -> &'static [u8] {
+        match self {
+            Self::V1 => PARTIAL_START,
+            Self::V1Beta1 => PARTIAL_START_BETA,
+        }
+    }
+}
+
+fn metadata(weave: &mut Weave, start: &'static [u8], body: &Bytes, spans: Spans) {
+    weave.fixed(start);
+    weave.shared(body.slice(spans.metadata.range()));
+    weave.fixed(PARTIAL_END);
 }

@@ -25,6 +25,7 @@ use shardcache_storage::{Commit, State, TypeName};
 use crate::scope::Part;
 
 mod builtin;
+mod columns;
 pub mod config;
 mod crd;
 mod declared;
@@ -32,6 +33,7 @@ mod derive;
 mod info;
 mod version;
 
+pub use columns::{Column, ColumnSource, Computed};
 use declared::Declared;
 use derive::Derivation;
 pub use info::{TypeInfo, VersionInfo};

@@ -20,12 +20,14 @@ pub struct Weave {
     rope: Rope,
     /// Copied text that follows the rope's last chunk.
     text: BytesMut,
+    /// Bytes that were read to make the frame, beyond those that are in it.
+    read: usize,
 }
 
 impl Weave {
     /// An empty frame.
     pub fn new() -> Self {
-        Self { rope: Rope::new(), text: BytesMut::new() }
+        Self { rope: Rope::new(), text: BytesMut::new(), read: 0 }
     }
 
     /// Appends a copy of some text.
@@ -62,14 +64,21 @@ impl Weave {
         self.len() == 0
     }
 
+    /// Says that bytes were read to make what is in the frame: work counts as length, so that no poll
+    /// takes long however little comes of what it reads.
+    pub fn charge(&mut self, bytes: usize) {
+        self.read += bytes;
+    }
+
     /// Whether the frame should be sent before another object goes in.
     pub fn is_full(&self) -> bool {
-        self.rope.chunks() + RESERVE > CHUNKS_MAX || self.len() >= FRAME_BYTES
+        self.rope.chunks() + RESERVE > CHUNKS_MAX || self.len() + self.read >= FRAME_BYTES
     }
 
     /// The frame; a new one begins.
     pub fn take(&mut self) -> Rope {
         self.flush();
+        self.read = 0;
         std::mem::take(&mut self.rope)
     }
 

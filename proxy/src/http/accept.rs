@@ -1,13 +1,13 @@
 //! Content negotiation: which representation a client can read, and which body it sent.
 //!
-//! We write JSON only. Clauses that ask for protobuf, YAML or a `Table` are passed over for the next
-//! one, as every client lists JSON somewhere; a client that lists none gets 406.
+//! We write JSON only. Clauses that ask for protobuf or YAML are passed over for the next one, as every
+//! client lists JSON somewhere; a client that lists none gets 406.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName};
 
 use super::options::Query;
-use crate::status::ApiError;
+use crate::status::{ApiError, FieldError};
 
 const META_GROUP: &str = "meta.k8s.io";
 
@@ -30,8 +30,29 @@ pub enum Shape {
     Object,
     /// `PartialObjectMetadata`, or `PartialObjectMetadataList` for lists.
     PartialMetadata,
-    /// `Table`; never negotiated yet.
-    Table,
+    /// `Table`, and what its rows hold beside the cells.
+    Table(MetaVersion, IncludeObject),
+}
+
+/// A version of `meta.k8s.io`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MetaVersion {
+    /// `v1`.
+    V1,
+    /// `v1beta1`, which differs in name only.
+    V1Beta1,
+}
+
+/// What the rows of a `Table` hold of their objects: `?includeObject`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// `PartialObjectMetadata`.
+    #[default]
+    Metadata,
+    /// The whole object.
+    Object,
 }
 
 /// The negotiated form of an answer. The encoding is JSON in all of them.
@@ -52,7 +73,7 @@ pub fn negotiate(headers: &HeaderMap, query: &str, expected: Expected) -> Result
     let clauses = clauses(&accept);
     let mut chosen = accept.trim().is_empty().then_some((Shape::Object, false));
     for clause in clauses.iter().filter(|clause| clause.is_json()) {
-        if let Some(shape) = clause.shape(expected)? {
+        if let Some(shape) = clause.shape(expected, query)? {
             chosen = Some((shape, clause.get("pretty") == Some("1")));
             break;
         }
@@ -184,7 +205,7 @@ impl<'a> Clause<'a> {
     }
 
     /// The shape the clause asks for; `None` passes it over.
-    fn shape(&self, expected: Expected) -> Result<Option<Shape>, ApiError> {
+    fn shape(&self, expected: Expected, query: &str) -> Result<Option<Shape>, ApiError> {
         let stream = self.get("stream").unwrap_or_default();
         let version = self.get("sv").unwrap_or_default();
         if !matches!(stream, "" | "watch") || !matches!(version, "" | "v1") {
@@ -206,8 +227,25 @@ impl<'a> Clause<'a> {
             (Some(("PartialObjectMetadata" | "PartialObjectMetadataList", META_GROUP, "v1")), _) => {
                 Ok(Some(Shape::PartialMetadata))
             }
-            // `Shape::Table` is chosen here once it can be written.
+            (Some(("Table", META_GROUP, version @ ("v1" | "v1beta1"))), _) => {
+                let version = if version == "v1" { MetaVersion::V1 } else { MetaVersion::V1Beta1 };
+                Ok(Some(Shape::Table(version, include_object(query)?)))
+            }
             (Some(_), _) => Ok(None),
+        }
+    }
+}
+
+/// What the rows of a table shall hold; 400 if the query asks for something else.
+fn include_object(query: &str) -> Result<IncludeObject, ApiError> {
+    match Query::parse(query).get("includeObject").unwrap_or_default() {
+        "" | "Metadata" => Ok(IncludeObject::Metadata),
+        "Object" => Ok(IncludeObject::Object),
+        "None" => Ok(IncludeObject::None),
+        other => {
+            let why = "must be 'Metadata', 'Object', 'None', or empty";
+            let error = FieldError::invalid("includeObject", other, why);
+            Err(ApiError::bad_request(format!("Unable to convert to Table as requested: {error}")))
         }
     }
 }

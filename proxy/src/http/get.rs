@@ -38,6 +38,6 @@ pub(crate) fn get(
         .ok()
         .and_then(|key| located.snapshot.state.get(type_name, key.as_str()))
         .ok_or_else(|| ApiError::not_found(type_name, name))?;
-    let form = Form::new(&located.type_info, &located.path.version, shape);
+    let mut form = Form::new(&located.type_info, &located.path.version, shape);
     Ok(respond::json(StatusCode::OK, form.bytes(object)))
 }

@@ -91,14 +91,14 @@ async fn answer(
     let filter = located.filter(options.labels, options.fields, options.shards)?;
     let Shown { source, version, after, counted } = show(api, located, options.at).await?;
     let collection = Collection { source, type_name: located.type_info.name.clone(), filter };
-    let form = Form::new(&located.type_info, &located.path.version, shape).for_items();
+    let form = Form::in_scope(&located.scope, &located.type_info, &located.path.version, shape).for_items();
     let listing = Listing { api, located, form, collection: Arc::new(collection), version, after, counted };
     let page = match limit {
         Some(limit) => listing.page(limit).await?,
         None => listing.everything().await?,
     };
-    let (kind, next) = (listing.form.list_type(), page.next.as_ref());
-    let header = Header { kind, version, next, echo: echo.as_deref() }.encode();
+    let (kind, next, start) = (listing.form.list_type(), page.next.as_ref(), listing.form.list_start());
+    let header = Header { kind, version, next, echo: echo.as_deref(), start: &start }.encode();
     let reserved = reserve(api)?;
     let body = frames::body(api, reserved, Frame { header, len: page.len }, page.items, listing.form);
     Ok(respond::with_type(StatusCode::OK, respond::JSON, body))
@@ -114,16 +114,17 @@ pub(crate) fn of_objects(
     shape: Shape,
 ) -> Response<Body> {
     let form = Form::new(&located.type_info, &located.path.version, shape).for_items();
-    let header = Header { kind: form.list_type(), version, next: None, echo: None }.encode();
-    let frame = Frame { header, len: Some(length(&form, &objects)) };
+    let (kind, start) = (form.list_type(), form.list_start());
+    let header = Header { kind, version, next: None, echo: None, start: &start }.encode();
+    let frame = Frame { header, len: length(&form, &objects) };
     let body = frames::body(api, reserved, frame, Items::Picked(objects.into_iter()), form);
     respond::with_type(StatusCode::OK, respond::JSON, body)
 }
 
-/// Bytes of objects with commas between them.
-fn length(form: &Form, objects: &[Object]) -> u64 {
+/// Bytes of objects with commas between them, if known before they are made.
+fn length(form: &Form, objects: &[Object]) -> Option<u64> {
     let commas = objects.len().saturating_sub(1) as u64;
-    objects.iter().map(|object| form.len(object) as u64).sum::<u64>() + commas
+    form.len_of(objects).map(|items| items + commas)
 }
 
 /// Finds the state to show.
@@ -179,7 +180,7 @@ impl Listing<'_> {
         let more = objects.len() > limit;
         objects.truncate(limit);
         let next = objects.last().filter(|_| more).map(|last| self.next(last, objects.len()));
-        Ok(Page { len: Some(length(&self.form, &objects)), items: Items::Picked(objects.into_iter()), next })
+        Ok(Page { len: length(&self.form, &objects), items: Items::Picked(objects.into_iter()), next })
     }
 
     fn next(&self, last: &Object, returned: usize) -> Next {
@@ -200,8 +201,8 @@ impl Listing<'_> {
         let walked = || Items::Walked { collection: Arc::clone(&self.collection), after: self.after.clone() };
         let whole = self.collection.sizes().filter(|_| self.after.is_none());
         if let Some((objects, sizes)) = whole.filter(|(objects, _)| *objects > PICKED_MAX as u64) {
-            let len = self.form.sum(sizes, objects) + objects - 1;
-            return Ok(Page { items: walked(), len: Some(len), next: None });
+            let len = self.form.sum(sizes, objects).map(|items| items + objects - 1);
+            return Ok(Page { items: walked(), len, next: None });
         }
         let selected = self.collection.filter.has_selectors();
         let limit = if selected { usize::MAX } else { PICKED_MAX + 1 };
@@ -209,7 +210,7 @@ impl Listing<'_> {
         if !selected && objects.len() > PICKED_MAX {
             return Ok(Page { items: walked(), len: None, next: None });
         }
-        let len = Some(length(&self.form, &objects));
+        let len = length(&self.form, &objects);
         Ok(Page { items: Items::Picked(objects.into_iter()), len, next: None })
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn watch(
     let body = match start(api, located, &filter, options.from) {
         Ok((watcher, initial)) => {
             let lifetime = options.timeout.unwrap_or_else(|| default_lifetime(&api.config)).min(LIFETIME_MAX);
-            let form = Form::new(&located.type_info, &located.path.version, shape);
+            let form = Form::in_scope(&located.scope, &located.type_info, &located.path.version, shape);
             let deadline = Instant::now() + lifetime;
             let stream =
                 Stream::new(Arc::clone(api), watcher, form, options.bookmarks, deadline, lifetime, place);

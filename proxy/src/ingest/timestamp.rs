@@ -26,11 +26,12 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 /// Whether clients read a text as a time: `YYYY-MM-DDThh:mm:ss[.fraction](Z|±hh:mm)`.
 pub(super) fn is_rfc3339(text: &str) -> bool {
-    parts(text.as_bytes()).is_some()
+    unix_seconds(text).is_some()
 }
 
-fn parts(text: &[u8]) -> Option<()> {
-    let (head, mut rest) = text.split_at_checked(19)?;
+/// Seconds since 1970 of such a text, fractions cut off; `None` if it is not one.
+pub(crate) fn unix_seconds(text: &str) -> Option<i64> {
+    let (head, mut rest) = text.as_bytes().split_at_checked(19)?;
     let number = |from: usize, to: usize| -> Option<u32> {
         head[from..to]
             .iter()
@@ -48,8 +49,8 @@ fn parts(text: &[u8]) -> Option<()> {
         1..=12 => 31,
         _ => return None,
     };
-    let in_day = (1..=days).contains(&day) && number(11, 13)? < 24 && number(14, 16)? < 60;
-    if !in_day || number(17, 19)? >= 60 {
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    if !(1..=days).contains(&day) || hour >= 24 || minute >= 60 || second >= 60 {
         return None;
     }
     if let [b'.', fraction @ ..] = rest {
@@ -59,15 +60,29 @@ fn parts(text: &[u8]) -> Option<()> {
         }
         rest = &fraction[digits..];
     }
-    match rest {
-        b"Z" => Some(()),
-        [b'+' | b'-', h1, h2, b':', m1, m2] => {
-            let two =
-                |a: u8, b: u8| (a.is_ascii_digit() && b.is_ascii_digit()).then(|| (a - b'0') * 10 + b - b'0');
-            (two(*h1, *h2)? < 24 && two(*m1, *m2)? < 60).then_some(())
-        }
-        _ => None,
-    }
+    let in_day = i64::from(hour * 3600 + minute * 60 + second);
+    Some(day_number(year, month, day) * 86_400 + in_day - offset(rest)?)
+}
+
+/// Seconds by which a time zone is ahead of UTC.
+fn offset(zone: &[u8]) -> Option<i64> {
+    let [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] = zone else { return (zone == b"Z").then_some(0) };
+    let two = |a: &u8, b: &u8| {
+        (a.is_ascii_digit() && b.is_ascii_digit()).then(|| i64::from((a - b'0') * 10 + b - b'0'))
+    };
+    let (hours, minutes) = (two(h1, h2)?, two(m1, m2)?);
+    let ahead = hours * 3600 + minutes * 60;
+    (hours < 24 && minutes < 60).then_some(if *sign == b'+' { ahead } else { -ahead })
+}
+
+/// The day counted from 1970-01-01; the inverse of [`civil`].
+fn day_number(year: u32, month: u32, day: u32) -> i64 {
+    let year = i64::from(year) - i64::from(month <= 2);
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let shifted = i64::from(if month > 2 { month - 3 } else { month + 9 });
+    let day_of_year = (153 * shifted + 2) / 5 + i64::from(day) - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
 }
 
 #[cfg(test)]
@@ -83,6 +98,17 @@ mod tests {
         assert_eq!(at(1_767_225_600), "2026-01-01T00:00:00Z");
         assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00Z");
         assert_eq!(at(1_785_512_345), "2026-07-31T15:39:05Z");
+    }
+
+    #[test]
+    fn a_time_that_is_written_is_read_as_itself() {
+        for seconds in (0..5_000_000_000).step_by(86_399 * 7) {
+            let text = rfc3339(UNIX_EPOCH + Duration::from_secs(seconds));
+            assert_eq!(unix_seconds(&text), Some(seconds as i64), "{text}");
+        }
+        assert_eq!(unix_seconds("0001-01-01T00:00:00Z"), Some(-62_135_596_800));
+        assert_eq!(unix_seconds("1970-01-01T01:30:00+01:30"), Some(0));
+        assert_eq!(unix_seconds("1969-12-31T23:59:59.9Z"), Some(-1));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! Names, scope, versions and categories are those of kcp's own CRDs; a test compares the table with
 //! them. Nothing here has a schema: objects are stored and served as sent.
 
+mod columns;
+
 use std::sync::Arc;
 
 use shardcache_storage::TypeName;
@@ -147,6 +149,7 @@ impl Row {
 
     fn version(&self, name: &str) -> VersionInfo {
         let selectable_fields = self.selectable.iter().map(|field| (*field).to_owned()).collect();
-        VersionInfo { selectable_fields, ..VersionInfo::new(name) }
+        let columns = columns::of(self.group, self.plural, name);
+        VersionInfo { selectable_fields, columns, ..VersionInfo::new(name) }
     }
 }

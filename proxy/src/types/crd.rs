@@ -1,13 +1,14 @@
 //! One CustomResourceDefinition → the type it describes, or why it describes none.
 //!
-//! Reads what serving needs and nothing else: names, scope, served versions, selectable fields and
-//! the conversion strategy. Schemas are not read: objects of the type are stored and served as sent.
+//! Reads what serving needs and nothing else: names, scope, served versions, selectable fields, printer
+//! columns and the conversion strategy. Schemas are not read: objects of the type are stored and served as sent.
 //! A definition that kube-apiserver would have refused is refused here too, because whoever cached
 //! it may not have asked an apiserver.
 
 use serde::Deserialize;
 use shardcache_storage::TypeName;
 
+use super::columns::{Column, Written};
 use super::{TypeInfo, VersionInfo, version};
 
 /// Why a definition is not served.
@@ -63,6 +64,7 @@ struct Version {
     served: bool,
     storage: bool,
     selectable_fields: Option<Vec<SelectableField>>,
+    additional_printer_columns: Option<Vec<Written>>,
 }
 
 #[derive(Deserialize)]
@@ -137,6 +139,12 @@ fn served_versions(
                 .unwrap_or_default()
                 .into_iter()
                 .map(|field| field.json_path.trim_start_matches('.').to_owned())
+                .collect(),
+            columns: version
+                .additional_printer_columns
+                .unwrap_or_default()
+                .into_iter()
+                .map(Column::from)
                 .collect(),
         })
         .collect();

@@ -189,7 +189,8 @@ impl Variants {
     }
 }
 
-/// One description for several: names of the first, every version that any of them serves.
+/// One description for several: names of the first, every version that any of them serves, every column
+/// that any of them has.
 fn join<'a>(mut variants: impl Iterator<Item = &'a Arc<TypeInfo>>) -> Option<Arc<TypeInfo>> {
     let first = variants.next()?;
     let mut joined = Arc::clone(first);
@@ -205,6 +206,11 @@ fn join<'a>(mut variants: impl Iterator<Item = &'a Arc<TypeInfo>>) -> Option<Arc
                     known.selectable_fields.extend_from_slice(&version.selectable_fields);
                     known.selectable_fields.sort();
                     known.selectable_fields.dedup();
+                    for column in &version.columns {
+                        if !known.columns.iter().any(|other| other.name == column.name) {
+                            known.columns.push(column.clone());
+                        }
+                    }
                 }
                 None => joined.versions.push(version.clone()),
             }

@@ -2,6 +2,8 @@
 
 use shardcache_storage::TypeName;
 
+use super::columns::Column;
+
 /// One served type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeInfo {
@@ -32,6 +34,8 @@ pub struct VersionInfo {
     pub name: String,
     /// Selectable fields of a CRD, as dotted paths without the leading dot (`spec.color`).
     pub selectable_fields: Vec<String>,
+    /// What a `Table` shows beside the name; none means the age.
+    pub columns: Vec<Column>,
 }
 
 impl TypeInfo {
@@ -83,9 +87,9 @@ impl TypeInfo {
 }
 
 impl VersionInfo {
-    /// A version without selectable fields.
+    /// A version without selectable fields and columns.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), selectable_fields: Vec::new() }
+        Self { name: name.into(), selectable_fields: Vec::new(), columns: Vec::new() }
     }
 }
 

@@ -305,7 +305,10 @@ async fn a_crd_brings_names_scope_and_selectable_fields() {
         short_names: vec!["wd".into()],
         categories: vec!["all".into()],
         namespaced: false,
-        versions: vec![VersionInfo { name: "v1".into(), selectable_fields: vec!["spec.color".into()] }],
+        versions: vec![VersionInfo {
+            selectable_fields: vec!["spec.color".into()],
+            ..VersionInfo::new("v1")
+        }],
         storage_version: "v1".into(),
     };
     assert_eq!(**info, expected);

@@ -8,6 +8,7 @@ mod get;
 mod list;
 mod pages;
 mod sockets;
+mod table;
 mod watch;
 mod watch_life;
 mod watch_list;

@@ -13,7 +13,7 @@ use shardcache_proxy::body::Body;
 use shardcache_proxy::cache::{CacheConfig, WatchCache};
 use shardcache_proxy::metrics::Metrics;
 use shardcache_proxy::service::{Api, ApiConfig, ProxyService};
-use shardcache_proxy::types::{TypeInfo, Types, VersionInfo};
+use shardcache_proxy::types::{Column, TypeInfo, Types, VersionInfo};
 use shardcache_storage::{
     Action, Change, Draft, Guard, Key, MemoryStore, Opening, PLACEHOLDER, Span, Spans, Store, TypeName,
 };
@@ -49,7 +49,12 @@ pub(crate) struct Lines {
 
 /// `widgets.example.dev`: namespaced, two versions, a selectable field.
 fn widgets() -> TypeInfo {
-    let v1 = VersionInfo { selectable_fields: vec!["spec.color".to_owned()], ..VersionInfo::new("v1") };
+    let size = Column { priority: 1, ..Column::path("Size", "integer", ".spec.size") };
+    let v1 = VersionInfo {
+        selectable_fields: vec!["spec.color".to_owned()],
+        columns: vec![Column::path("Color", "string", ".spec.color"), size],
+        ..VersionInfo::new("v1")
+    };
     TypeInfo {
         name: TypeName::new("example.dev", "widgets"),
         kind: "Widget".to_owned(),

@@ -50,6 +50,7 @@ def main():
             verbs(amber, everywhere)
             watch(amber, everywhere, directory)
             custom_types(amber)
+            tables(amber, everywhere, directory)
             typed(amber)
             discovery(amber, everywhere)
             real_data(server, directory, everywhere)
@@ -114,6 +115,51 @@ def custom_types(amber):
     assert "w" in amber("get", "widgets", "-A", "-o", "name")
 
 
+COLUMNS = [
+    {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+    {"name": "Ready", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].status'},
+    {"name": "Note", "type": "string", "jsonPath": r".metadata.annotations['example\.io/note']", "priority": 1},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+]
+
+
+def tables(amber, everywhere, directory):
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gauges.example.io"}, "spec": {
+        "group": "example.io", "scope": "Namespaced", "names": {"plural": "gauges", "singular": "gauge", "kind": "Gauge", "listKind": "GaugeList"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "additionalPrinterColumns": COLUMNS,
+                      "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}
+    amber("apply", "-f", "-", stdin=json.dumps(crd))
+    gauge = {"apiVersion": "example.io/v1", "kind": "Gauge", "metadata": {"name": "g", "namespace": "default", "annotations": {"example.io/note": "hello"}},
+             "spec": {"size": 3}, "status": {"conditions": [{"type": "Synced", "status": "False"}, {"type": "Ready", "status": "True"}]}}
+    amber("create", "-f", "-", stdin=json.dumps(gauge))
+
+    def rows(text):
+        return [line.split() for line in text.splitlines() if line.strip()]
+    assert rows(amber("get", "gauges"))[0] == ["NAME", "SIZE", "READY", "AGE"]
+    assert rows(amber("get", "gauge", "g"))[1][:3] == ["g", "3", "True"]
+    assert rows(amber("get", "gauges", "-o", "wide"))[1][:4] == ["g", "3", "True", "hello"]
+    assert rows(everywhere("get", "gauges", "-A"))[0] == ["NAMESPACE", "NAME", "SHARD", "CLUSTER", "SIZE", "READY", "AGE"]
+    assert rows(everywhere("get", "gauges", "-A"))[1][:6] == ["default", "g", "amber", "root", "3", "True"]
+    assert rows(amber("get", "gauges", "--sort-by=.metadata.name"))[1][0] == "g"
+    assert "No resources found" in amber("get", "gauges", "-n", "empty")
+    # One heading, then a row per change; the last one is the deletion.
+    with open(os.path.join(directory, "table.out"), "w+") as out:
+        watching = subprocess.Popen(amber.command("get", "gauges", "-w", "--output-watch-events"), stdout=out, env=amber.environment)
+        try:
+            def seen():
+                out.seek(0)
+                return rows(out.read())
+            until("the watch shows what there is", lambda: len(seen()) == 2)
+            amber("patch", "gauge", "g", "--type", "merge", "-p", '{"spec":{"size":4}}')
+            until("the watch shows a change", lambda: len(seen()) == 3)
+            amber("delete", "gauge", "g", "--timeout=20s")
+            until("the watch shows a deletion", lambda: len(seen()) == 4)
+            assert [row[:4] for row in seen()] == [["EVENT", "NAME", "SIZE", "READY"], ["ADDED", "g", "3", "True"], ["MODIFIED", "g", "4", "True"], ["DELETED", "g", "4", "True"]], seen()
+        finally:
+            watching.kill()
+            watching.wait()
+
+
 def typed(amber):
     """What kubectl makes with typed clients, it sends as protobuf."""
     assert "created" in amber("create", "namespace", "typed")
@@ -121,6 +167,8 @@ def typed(amber):
     assert "created" in amber("create", "clusterrole", "hello", "--verb=get", "--non-resource-url=/hello")
     assert "created" in amber("create", "clusterrolebinding", "hello", "--clusterrole=hello", "--user=me")
     assert "created" in amber("create", "role", "r", "--verb=get,list", "--resource=namespaces", "-n", "typed")
+    assert amber("get", "namespaces").split()[:4] == ["NAME", "STATUS", "AGE", "typed"], amber("get", "namespaces")
+    assert amber("get", "clusterrolebindings", "-o", "wide").split()[:4] == ["NAME", "ROLE", "AGE", "USERS"]
     role = json.loads(amber("get", "clusterrole", "hello", "-o", "json"))
     assert role["rules"] == [{"nonResourceURLs": ["/hello"], "verbs": ["get"]}], role
     assert "r" in amber("get", "roles", "-A", "-o", "name")

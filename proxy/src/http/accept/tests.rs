@@ -29,6 +29,7 @@ fn clients_seen_in_the_wild_get_what_they_can_read() {
     };
     let kubectl = format!("{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json");
     for expected in [Expected::Object, Expected::List, Expected::Watch] {
+        assert_eq!(shape(&kubectl, expected), Ok(Shape::Table(MetaVersion::V1, IncludeObject::Metadata)));
         for accept in [
             "",
             "application/json",
@@ -42,7 +43,6 @@ fn clients_seen_in_the_wild_get_what_they_can_read() {
             "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8",
             "application/yaml,application/json",
             "application/cbor, application/json",
-            &kubectl,
             &format!("{PROTOBUF},application/json"),
             &format!("{PARTIAL};q=0,application/json"),
             "application/json;sv=v2,application/json;q=0.1",
@@ -54,6 +54,30 @@ fn clients_seen_in_the_wild_get_what_they_can_read() {
     assert_eq!(shape(&metadata("PartialObjectMetadata"), Expected::Watch), Ok(Shape::PartialMetadata));
     assert_eq!(shape(&metadata("PartialObjectMetadataList"), Expected::List), Ok(Shape::PartialMetadata));
     assert_eq!(shape(&metadata("PartialObjectMetadataList"), Expected::Watch), Ok(Shape::PartialMetadata));
+}
+
+#[test]
+fn tables_come_in_two_versions_and_hold_what_is_asked_for() {
+    let negotiated = |accept: &str, query: &str| {
+        let negotiated = negotiate(&headers(&[("accept", accept)]), query, Expected::List);
+        negotiated.map(|representation| representation.shape)
+    };
+    let beta = TABLE.replace("v=v1", "v=v1beta1");
+    let table = |version, include| Ok(Shape::Table(version, include));
+    assert_eq!(negotiated(&beta, ""), table(MetaVersion::V1Beta1, IncludeObject::Metadata));
+    assert_eq!(negotiated(TABLE, "includeObject=Object"), table(MetaVersion::V1, IncludeObject::Object));
+    assert_eq!(negotiated(TABLE, "a&includeObject=None"), table(MetaVersion::V1, IncludeObject::None));
+    assert_eq!(negotiated(TABLE, "includeObject="), table(MetaVersion::V1, IncludeObject::Metadata));
+    let refused = negotiated(TABLE, "includeObject=none").expect_err("unknown");
+    assert_eq!(
+        (refused.code, &*refused.message),
+        (
+            400,
+            "Unable to convert to Table as requested: includeObject: Invalid value: \"none\": must be 'Metadata', \
+             'Object', 'None', or empty"
+        )
+    );
+    assert_eq!(negotiated("application/json", "includeObject=none"), Ok(Shape::Object));
 }
 
 #[test]
@@ -75,7 +99,8 @@ fn what_we_cannot_write_is_406() {
         "text/html",
         "application/yaml",
         PROTOBUF,
-        TABLE,
+        "application/json;as=Table;v=v2;g=meta.k8s.io",
+        "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
         "application/json;q=0",
         "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1",
         "application/json;as=PartialObjectMetadata;g=other;v=v1",

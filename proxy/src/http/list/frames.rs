@@ -30,6 +30,8 @@ pub(super) struct Header<'a> {
     pub(super) next: Option<&'a Next>,
     /// The shard selector that was honoured: the only proof of support that clients look at.
     pub(super) echo: Option<&'a str>,
+    /// What comes after the metadata.
+    pub(super) start: &'a str,
 }
 
 impl Header<'_> {
@@ -52,7 +54,8 @@ impl Header<'_> {
         if let Some(selector) = self.echo {
             let _ = write!(header, r#","shardInfo":{{"selector":{}}}"#, Value::from(selector));
         }
-        header.push_str(r#"},"items":["#);
+        header.push_str("},");
+        header.push_str(self.start);
         header.into_bytes()
     }
 }
@@ -113,7 +116,7 @@ impl Frames for ListFrames {
         this.lease.proceed()?;
         let mut weave = Weave::new();
         weave.text(&std::mem::take(&mut this.header));
-        let (form, sent) = (&this.form, &mut this.sent);
+        let (form, sent) = (&mut this.form, &mut this.sent);
         let more = this.items.fill(&mut weave, |weave, object| {
             if !first {
                 weave.fixed(b",");

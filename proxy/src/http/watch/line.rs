@@ -1,7 +1,6 @@
 //! The lines of a watch stream: compact JSON, `type` before `object`, one newline at the end.
 
 use bytes::Bytes;
-use serde_json::Value;
 use shardcache_storage::ResourceVersion;
 
 use crate::body::Weave;
@@ -12,10 +11,11 @@ use crate::status::ApiError;
 const ADDED: &[u8] = br#"{"type":"ADDED","object":"#;
 const MODIFIED: &[u8] = br#"{"type":"MODIFIED","object":"#;
 const DELETED: &[u8] = br#"{"type":"DELETED","object":"#;
+const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","object":"#;
 const END: &[u8] = b"}\n";
 
 /// Appends an event as its watcher sees it.
-pub(super) fn event(weave: &mut Weave, form: &Form, delivery: &Delivery) {
+pub(super) fn event(weave: &mut Weave, form: &mut Form, delivery: &Delivery) {
     let event = &delivery.event;
     match (delivery.kind, &event.current) {
         (Transition::Added, Some(current)) => added(weave, form, current),
@@ -33,23 +33,17 @@ pub(super) fn event(weave: &mut Weave, form: &Form, delivery: &Delivery) {
 }
 
 /// Appends an object as ADDED.
-pub(super) fn added(weave: &mut Weave, form: &Form, object: &shardcache_storage::Object) {
+pub(super) fn added(weave: &mut Weave, form: &mut Form, object: &shardcache_storage::Object) {
     weave.fixed(ADDED);
     form.object(weave, object);
     weave.fixed(END);
 }
 
-/// A bookmark; `ends_initial` marks the end of the initial events.
-pub(super) fn bookmark(form: &Form, version: ResourceVersion, ends_initial: bool) -> Bytes {
-    let (api_version, kind) = form.object_type();
-    let annotations =
-        if ends_initial { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
-    let line = format!(
-        r#"{{"type":"BOOKMARK","object":{{"kind":{},"apiVersion":{},"metadata":{{"resourceVersion":"{version}"{annotations}}}}}}}"#,
-        Value::from(kind),
-        Value::from(api_version),
-    );
-    Bytes::from(line + "\n")
+/// Appends a bookmark; `ends_initial` marks the end of the initial events.
+pub(super) fn bookmark(weave: &mut Weave, form: &mut Form, version: ResourceVersion, ends_initial: bool) {
+    weave.fixed(BOOKMARK);
+    form.bookmark(weave, version, ends_initial);
+    weave.fixed(END);
 }
 
 /// An error; nothing may follow it.

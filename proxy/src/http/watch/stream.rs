@@ -142,14 +142,14 @@ impl Stream {
         let mut more = true;
         while more {
             let mut weave = Weave::new();
-            let (form, mut sent) = (&self.form, 0);
+            let (form, mut sent) = (&mut self.form, 0);
             more = items.fill(&mut weave, |weave, object| {
                 line::added(weave, form, object);
                 sent += 1;
             });
             self.ended.api.metrics.watch.events.inc_by(sent);
             if !more && let Some(version) = end_bookmark {
-                weave.shared(line::bookmark(form, version, true));
+                line::bookmark(&mut weave, form, version, true);
                 self.ended.api.metrics.watch.bookmarks.inc();
                 self.schedule_bookmark();
             }
@@ -162,13 +162,13 @@ impl Stream {
         true
     }
 
-    async fn send_events(&self, events: &[Delivery], sink: &mut Sink) {
+    async fn send_events(&mut self, events: &[Delivery], sink: &mut Sink) {
         let mut weave = Weave::default();
         for delivery in events {
             if weave.is_full() {
                 sink.send(weave.take()).await;
             }
-            line::event(&mut weave, &self.form, delivery);
+            line::event(&mut weave, &mut self.form, delivery);
         }
         self.ended.api.metrics.watch.events.inc_by(events.len() as u64);
         sink.send(weave.take()).await;
@@ -178,7 +178,9 @@ impl Stream {
         let version = self.watcher.bookmark();
         self.ended.api.metrics.watch.bookmarks.inc();
         self.schedule_bookmark();
-        sink.send(line::bookmark(&self.form, version, false).into()).await;
+        let mut weave = Weave::default();
+        line::bookmark(&mut weave, &mut self.form, version, false);
+        sink.send(weave.take()).await;
     }
 
     /// Says what went wrong; the stream ends after it (R3).

@@ -2,6 +2,7 @@
 
 use ::http::header::{HeaderName, HeaderValue};
 use ::http::{Response, StatusCode};
+use serde_json::Value;
 use shardcache_storage::Object;
 
 use super::WriteRequest;
@@ -27,7 +28,7 @@ pub(super) fn object(
     object: &Object,
     warnings: &[String],
 ) -> Response<Body> {
-    let form = Form::new(&request.type_info, &request.version, representation.shape);
+    let mut form = Form::new(&request.type_info, &request.version, representation.shape);
     let mut response = respond::json(code, form.bytes(object));
     warn(&mut response, warnings);
     respond::encoded(response, representation, &api.config)
@@ -41,16 +42,24 @@ pub(super) fn never_created(
     object: &Object,
     warnings: &[String],
 ) -> Result<Response<Body>, ApiError> {
-    let form = Form::new(&request.type_info, &request.version, representation.shape);
+    let mut form = Form::new(&request.type_info, &request.version, representation.shape);
     let text = form.bytes(object);
     let text = std::str::from_utf8(&text).map_err(ApiError::internal)?;
     let mut value = ingest::parse_value(text).map_err(ApiError::internal)?;
-    if let Some(metadata) = value.get_mut("metadata").and_then(|metadata| metadata.as_object_mut()) {
-        metadata.shift_remove("resourceVersion");
+    forget_version(&mut value);
+    // A table has the version in its own metadata, and in that of the row's object.
+    if let Some(object) = value.pointer_mut("/rows/0/object") {
+        forget_version(object);
     }
     let mut response = respond::value(StatusCode::CREATED, &value);
     warn(&mut response, warnings);
     Ok(respond::encoded(response, representation, &api.config))
+}
+
+fn forget_version(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("resourceVersion");
+    }
 }
 
 /// Adds a `Warning` header for each distinct warning, within kube-apiserver's budget.

@@ -29,7 +29,12 @@ fn the_built_in_table_is_that_of_kcps_own_crds() {
         let crd: Value = serde_saphyr::from_str(&yaml).expect("YAML");
         let name = info.name.qualified();
         let parsed = crd::parse(&name, crd.to_string().as_bytes()).expect("a good definition");
-        assert_eq!(*info, parsed, "{name}");
+        let mut info = (*info).clone();
+        if info.name.group().ends_with(".k8s.io") {
+            // kcp's CRDs of Kubernetes' own types have no columns; here they have those of its printers.
+            info.versions.iter_mut().for_each(|version| version.columns.clear());
+        }
+        assert_eq!(info, parsed, "{name}");
         compared += 1;
     }
     assert_eq!(compared, 21);
