@@ -1,7 +1,7 @@
 //! Content negotiation: which representation a client can read, and which body it sent.
 //!
-//! We write JSON only. Clauses that ask for protobuf or YAML are passed over for the next one, as every
-//! client lists JSON somewhere; a client that lists none gets 406.
+//! We write JSON, and YAML where there is no stream. Clauses that ask for protobuf are passed over for
+//! the next one, as every client lists JSON somewhere; a client that lists none gets 406.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName};
@@ -55,11 +55,23 @@ pub enum IncludeObject {
     Object,
 }
 
-/// The negotiated form of an answer. The encoding is JSON in all of them.
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// `application/json`.
+    #[default]
+    Json,
+    /// `application/yaml`; never on watches.
+    Yaml,
+}
+
+/// The negotiated form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Representation {
     /// Shape of objects.
     pub shape: Shape,
+    /// How it is written.
+    pub encoding: Encoding,
     /// Indent the JSON (never on watches).
     pub pretty: bool,
     /// The client accepts gzip (never on watches).
@@ -69,25 +81,44 @@ pub struct Representation {
 /// Chooses a representation by `Accept`, `Accept-Encoding`, `User-Agent` and `?pretty`; 406 if the
 /// client accepts none.
 pub fn negotiate(headers: &HeaderMap, query: &str, expected: Expected) -> Result<Representation, ApiError> {
-    let accept = joined(headers, &ACCEPT);
-    let clauses = clauses(&accept);
-    let mut chosen = accept.trim().is_empty().then_some((Shape::Object, false));
-    for clause in clauses.iter().filter(|clause| clause.is_json()) {
-        if let Some(shape) = clause.shape(expected, query)? {
-            chosen = Some((shape, clause.get("pretty") == Some("1")));
-            break;
-        }
-    }
-    let Some((shape, pretty)) = chosen else {
-        let stream = if expected == Expected::Watch { ";stream=watch" } else { "" };
-        return Err(not_acceptable(stream));
-    };
     let document = expected != Expected::Watch;
+    let (shape, encoding, pretty) = choose(headers, query, expected)?;
     Ok(Representation {
         shape,
+        encoding,
         pretty: document && (pretty || wants_pretty(headers, query)),
         gzip: document && accepts_gzip(headers),
     })
+}
+
+/// How an error is written: as the client would have had its answer, or else as JSON.
+pub fn negotiate_error(headers: &HeaderMap, query: &str) -> Representation {
+    let (encoding, pretty) =
+        choose(headers, query, Expected::Object).map_or_else(|_| Default::default(), |(_, e, p)| (e, p));
+    let pretty = pretty || wants_pretty(headers, query);
+    Representation { encoding, pretty, ..Representation::default() }
+}
+
+/// Shape, encoding, and whether the clause asks for indentation.
+fn choose(headers: &HeaderMap, query: &str, expected: Expected) -> Result<(Shape, Encoding, bool), ApiError> {
+    let accept = joined(headers, &ACCEPT);
+    if accept.trim().is_empty() {
+        return Ok(Default::default());
+    }
+    for clause in clauses(&accept) {
+        let encoding = match expected {
+            _ if clause.is_json() => Encoding::Json,
+            Expected::Object | Expected::List if clause.is_yaml() => Encoding::Yaml,
+            _ => continue,
+        };
+        if let Some(shape) = clause.shape(expected, query)? {
+            return Ok((shape, encoding, clause.get("pretty") == Some("1")));
+        }
+    }
+    Err(not_acceptable(match expected {
+        Expected::Watch => "application/json;stream=watch",
+        Expected::Object | Expected::List => "application/json, application/yaml",
+    }))
 }
 
 /// Form of `/api` and `/apis`.
@@ -114,7 +145,11 @@ pub fn negotiate_discovery(headers: &HeaderMap) -> Result<DiscoveryForm, ApiErro
         Some(_) => None,
     };
     let clauses = clauses(&accept);
-    clauses.iter().filter(|clause| clause.is_json()).find_map(form).ok_or_else(|| not_acceptable(""))
+    clauses
+        .iter()
+        .filter(|clause| clause.is_json())
+        .find_map(form)
+        .ok_or_else(|| not_acceptable("application/json"))
 }
 
 /// Encoding of a request body.
@@ -126,7 +161,8 @@ pub enum BodyFormat {
     Yaml,
 }
 
-/// The format of a POST, PUT or DELETE body; 415 if it is none of ours.
+/// The format of a POST, PUT or DELETE body; 415 if it is none of ours. Protobuf has been turned into JSON
+/// before, where it can be.
 pub fn body_format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
     match media_type(headers).as_str() {
         "" | "application/json" => Ok(BodyFormat::Json),
@@ -191,6 +227,10 @@ impl<'a> Clause<'a> {
 
     fn is_json(&self) -> bool {
         matches!((self.kind.as_str(), self.subkind.as_str()), ("application", "json" | "*") | ("*", "*"))
+    }
+
+    fn is_yaml(&self) -> bool {
+        (self.kind.as_str(), self.subkind.as_str()) == ("application", "yaml")
     }
 
     fn get(&self, name: &str) -> Option<&'a str> {
@@ -258,10 +298,8 @@ fn clauses(accept: &str) -> Vec<Clause<'_>> {
     clauses
 }
 
-fn not_acceptable(parameters: &str) -> ApiError {
-    ApiError::not_acceptable(format!(
-        "only the following media types are accepted: application/json{parameters}"
-    ))
+fn not_acceptable(accepted: &str) -> ApiError {
+    ApiError::not_acceptable(format!("only the following media types are accepted: {accepted}"))
 }
 
 /// Repeated headers are one list.

@@ -3,66 +3,11 @@
 //! Works on bytes as they stream by and changes white space between tokens only: numbers, escapes and
 //! the order of keys stay as they are. Its input is compact JSON that ingest has validated.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use bytes::{Buf, Bytes};
-use http::Response;
-use http::header::CONTENT_LENGTH;
-use http_body::Body as _;
-
-use crate::body::{Body, BodyError, Frames, Rope};
-
-/// Indents the body of an answer.
-pub(crate) fn indent(response: Response<Body>) -> Response<Body> {
-    let (mut parts, body) = response.into_parts();
-    parts.headers.remove(CONTENT_LENGTH);
-    let body = match body {
-        Body::Empty => Body::Empty,
-        Body::Full(bytes) => {
-            let mut writer = Writer::default();
-            writer.write(&bytes);
-            Body::full(writer.finish())
-        }
-        stream @ Body::Stream(_) => Body::stream(Indented { body: stream, writer: Some(Writer::default()) }),
-    };
-    Response::from_parts(parts, body)
-}
-
-struct Indented {
-    body: Body,
-    /// `None` once the end is written.
-    writer: Option<Writer>,
-}
-
-impl Frames for Indented {
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Rope, BodyError>>> {
-        let Self { body, writer } = &mut *self;
-        let Some(current) = writer else { return Poll::Ready(None) };
-        let frame = match Pin::new(body).poll_frame(cx) {
-            Poll::Ready(frame) => frame,
-            Poll::Pending => return Poll::Pending,
-        };
-        let Some(frame) = frame else {
-            let last = writer.take().map(Writer::finish).unwrap_or_default();
-            return Poll::Ready(Some(Ok(Bytes::from(last).into())));
-        };
-        if let Ok(mut rope) = frame?.into_data() {
-            while rope.has_remaining() {
-                let chunk = rope.chunk();
-                current.write(chunk);
-                let len = chunk.len();
-                rope.advance(len);
-            }
-        }
-        let written = std::mem::take(&mut current.out);
-        Poll::Ready(Some(Ok(Bytes::from(written).into())))
-    }
-}
+use crate::http::rewrite::Rewriter;
 
 /// Where in the document the last byte was.
 #[derive(Default)]
-struct Writer {
+pub(crate) struct Writer {
     out: Vec<u8>,
     depth: usize,
     in_string: bool,
@@ -71,7 +16,7 @@ struct Writer {
     opened: bool,
 }
 
-impl Writer {
+impl Rewriter for Writer {
     fn write(&mut self, bytes: &[u8]) {
         self.out.reserve(bytes.len() * 2);
         for &byte in bytes {
@@ -83,6 +28,17 @@ impl Writer {
         }
     }
 
+    fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.out.push(b'\n');
+        self.out
+    }
+}
+
+impl Writer {
     fn string(&mut self, byte: u8) {
         self.out.push(byte);
         if self.escaped {
@@ -121,11 +77,6 @@ impl Writer {
     fn line(&mut self) {
         self.out.push(b'\n');
         self.out.resize(self.out.len() + 2 * self.depth, b' ');
-    }
-
-    fn finish(mut self) -> Vec<u8> {
-        self.out.push(b'\n');
-        self.out
     }
 }
 

@@ -6,13 +6,15 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use crate::body::Body;
-use crate::http::accept::Representation;
-use crate::http::{gzip, pretty};
+use crate::http::accept::{Encoding, Representation};
+use crate::http::rewrite::rewrite;
+use crate::http::{gzip, pretty, yaml};
 use crate::service::ApiConfig;
 use crate::status::ApiError;
 
-/// `Content-Type` of everything that is not text.
+/// `Content-Type` of everything that is not text, unless YAML was asked for.
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// An answer of encoded JSON.
@@ -46,14 +48,27 @@ pub fn error(error: &ApiError) -> Response<Body> {
     response
 }
 
-/// The answer in the encoding that was negotiated: indented, compressed, or as it is. Not for watches.
+/// The answer in the encoding that was negotiated: as YAML, indented, or as it is, and compressed. Not for
+/// watches.
 pub(crate) fn encoded(
     response: Response<Body>,
     representation: Representation,
     config: &ApiConfig,
 ) -> Response<Body> {
-    let response = if representation.pretty { pretty::indent(response) } else { response };
-    gzip::compress(response, representation.gzip, config)
+    gzip::compress(written(response, representation), representation.gzip, config)
+}
+
+/// The same without compression, as for errors.
+pub(crate) fn written(response: Response<Body>, representation: Representation) -> Response<Body> {
+    match representation.encoding {
+        Encoding::Yaml => {
+            let mut response = rewrite::<yaml::Writer>(response);
+            response.headers_mut().insert(CONTENT_TYPE, YAML);
+            response
+        }
+        Encoding::Json if representation.pretty => rewrite::<pretty::Writer>(response),
+        Encoding::Json => response,
+    }
 }
 
 fn error_headers(mut response: Response<Body>) -> Response<Body> {

@@ -59,7 +59,10 @@ where
         tracing::error!(method = %parts.method, path = parts.uri.path(), "a request handler panicked");
         Err(ApiError::internal("the handler of this request failed"))
     });
-    let mut response = outcome.unwrap_or_else(|error| respond::error(&error));
+    let mut response = outcome.unwrap_or_else(|error| {
+        let wanted = accept::negotiate_error(&parts.headers, parts.uri.query().unwrap_or_default());
+        respond::written(respond::error(&error), wanted)
+    });
     finish(api, &parts, &mut response);
     if head {
         without_body(&mut response);

@@ -91,7 +91,8 @@ async fn a_list_that_nobody_reads_loses_its_place_to_one_that_is_read() {
         }
     };
     tokio::time::timeout(crate::world::PATIENCE, served).await.expect("a place in time");
-    assert_eq!(refused(&world, Limit::StalledReader), 2);
+    // The first one always; the second one too, if its time was over as well when a place was needed.
+    assert!((1..=2).contains(&refused(&world, Limit::StalledReader)));
     let error = unread.remove(0).into_body().collect().await.expect_err("given up");
     assert!(error.to_string().contains("accepted no data"), "{error}");
 }

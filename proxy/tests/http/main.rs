@@ -13,3 +13,4 @@ mod watch;
 mod watch_life;
 mod watch_list;
 mod world;
+mod yaml;

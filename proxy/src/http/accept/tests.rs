@@ -19,7 +19,8 @@ const PARTIAL: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v
 const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const ONLY_JSON: &str = "only the following media types are accepted: application/json";
+const ACCEPTED: &str = "only the following media types are accepted: application/json, application/yaml";
+const ACCEPTED_STREAMS: &str = "only the following media types are accepted: application/json;stream=watch";
 
 #[test]
 fn clients_seen_in_the_wild_get_what_they_can_read() {
@@ -41,7 +42,6 @@ fn clients_seen_in_the_wild_get_what_they_can_read() {
             "application/json;stream=watch",
             "application/json;profile=nopeer;unknown=1",
             "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8",
-            "application/yaml,application/json",
             "application/cbor, application/json",
             &format!("{PROTOBUF},application/json"),
             &format!("{PARTIAL};q=0,application/json"),
@@ -54,6 +54,31 @@ fn clients_seen_in_the_wild_get_what_they_can_read() {
     assert_eq!(shape(&metadata("PartialObjectMetadata"), Expected::Watch), Ok(Shape::PartialMetadata));
     assert_eq!(shape(&metadata("PartialObjectMetadataList"), Expected::List), Ok(Shape::PartialMetadata));
     assert_eq!(shape(&metadata("PartialObjectMetadataList"), Expected::Watch), Ok(Shape::PartialMetadata));
+}
+
+#[test]
+fn yaml_is_written_for_who_prefers_it_and_never_on_watches() {
+    let encoding = |accept: &str, expected| {
+        negotiate(&headers(&[("accept", accept)]), "", expected).expect("acceptable").encoding
+    };
+    for (accept, expected) in [
+        ("application/yaml", Encoding::Yaml),
+        ("application/yaml,application/json", Encoding::Yaml),
+        ("application/json,application/yaml", Encoding::Json),
+        ("application/json;q=0.5,application/yaml", Encoding::Yaml),
+        ("*/*,application/yaml", Encoding::Yaml),
+        ("*/*", Encoding::Json),
+        ("", Encoding::Json),
+    ] {
+        assert_eq!(encoding(accept, Expected::Object), expected, "{accept}");
+        assert_eq!(encoding(accept, Expected::List), expected, "{accept}");
+    }
+    assert_eq!(encoding("application/yaml,application/json", Expected::Watch), Encoding::Json);
+    let table = TABLE.replace("json", "yaml");
+    assert_eq!(shape(&table, Expected::List), Ok(Shape::Table(MetaVersion::V1, IncludeObject::Metadata)));
+    assert_eq!(encoding(&table, Expected::List), Encoding::Yaml);
+    let error = |accept: &str| negotiate_error(&headers(&[("accept", accept)]), "").encoding;
+    assert_eq!((error("application/yaml"), error("text/html")), (Encoding::Yaml, Encoding::Json));
 }
 
 #[test]
@@ -97,7 +122,8 @@ fn quality_orders_clauses_and_precision_breaks_ties() {
 fn what_we_cannot_write_is_406() {
     for accept in [
         "text/html",
-        "application/yaml",
+        "application/yaml;q=0",
+        "application/yaml;as=Other;g=meta.k8s.io;v=v1",
         PROTOBUF,
         "application/json;as=Table;v=v2;g=meta.k8s.io",
         "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
@@ -109,9 +135,10 @@ fn what_we_cannot_write_is_406() {
         "application/json;sv=v2",
         ",;=",
     ] {
-        assert_eq!(shape(accept, Expected::Object), Err(ONLY_JSON.to_owned()), "{accept}");
-        assert_eq!(shape(accept, Expected::Watch), Err(format!("{ONLY_JSON};stream=watch")), "{accept}");
+        assert_eq!(shape(accept, Expected::Object), Err(ACCEPTED.to_owned()), "{accept}");
+        assert_eq!(shape(accept, Expected::Watch), Err(ACCEPTED_STREAMS.to_owned()), "{accept}");
     }
+    assert_eq!(shape("application/yaml", Expected::Watch), Err(ACCEPTED_STREAMS.to_owned()));
     assert_eq!(
         shape(PARTIAL, Expected::List),
         Err("you requested PartialObjectMetadata, but the requested object is a list".to_owned())
@@ -183,7 +210,8 @@ fn discovery_is_aggregated_for_those_who_ask_in_the_current_version() {
         assert_eq!(form(&accept), Ok(expected), "{accept}");
     }
     for accept in [beta, PROTOBUF, "text/html"] {
-        assert_eq!(form(accept), Err(ApiError::not_acceptable(ONLY_JSON)), "{accept}");
+        let expected = "only the following media types are accepted: application/json";
+        assert_eq!(form(accept), Err(ApiError::not_acceptable(expected)), "{accept}");
     }
 }
 

@@ -2,12 +2,15 @@
 
 use std::fmt::Write as _;
 
+use bytes::Bytes;
 use shardcache_storage::TypeName;
 
 use super::{Place, WriteRequest};
 use crate::http::accept::{self, BodyFormat};
 use crate::http::options::FieldValidation;
+use crate::http::yaml;
 use crate::ingest::{self, IngestError, Object, SHARD_ANNOTATION};
+use crate::service::Api;
 use crate::status::ApiError;
 use crate::types::TypeInfo;
 
@@ -16,24 +19,27 @@ const SHOWN_MAX: usize = 1024;
 /// Bytes of a body in the summary at the end of an error; kube-apiserver's bound.
 const SUMMARY_MAX: usize = 30;
 
-/// Refuses (415) a body that is not JSON.
-pub(super) fn check_format(request: &WriteRequest) -> Result<(), ApiError> {
+/// The body as JSON; 400 if it is YAML that cannot be read, or that has more bytes as JSON than a body
+/// may have.
+pub(super) fn json(api: &Api, request: &WriteRequest) -> Result<Bytes, ApiError> {
     match accept::body_format(&request.headers)? {
-        BodyFormat::Json => Ok(()),
-        BodyFormat::Yaml => Err(ApiError::unsupported_media_type(&["application/json"])),
+        BodyFormat::Json => Ok(request.body.clone()),
+        BodyFormat::Yaml => yaml::to_json(&request.body, api.config.body_bytes_max)
+            .map_err(|why| unrecognized(&request.type_info, &why, &request.body)),
     }
 }
 
 /// Reads the object of a POST or PUT and checks everything that concerns the body alone; duplicate
 /// fields are refused, or become `warnings`, or pass, as the client chose.
 pub(super) fn decode<'a>(
-    request: &'a WriteRequest,
+    request: &WriteRequest,
+    json: &'a [u8],
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<Object<'a>, ApiError> {
     let wanted = &request.type_info;
-    let object = ingest::read(&request.body).map_err(|error| unreadable(&error, wanted, &request.body))?;
-    check_type(&object, wanted, &request.version, &request.body)?;
+    let object = ingest::read(json).map_err(|error| unreadable(&error, wanted, json))?;
+    check_type(&object, wanted, &request.version, json)?;
     let found = object.duplicates();
     match validation {
         FieldValidation::Strict if !found.is_empty() => {

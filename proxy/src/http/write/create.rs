@@ -28,10 +28,11 @@ pub(super) async fn create(
     place: &Place<'_>,
 ) -> Result<Response<Body>, ApiError> {
     let representation = accept::negotiate(&request.headers, &request.query, Expected::Object)?;
-    body::check_format(request)?;
+    accept::body_format(&request.headers)?;
     let options = WriteOptions::parse(&request.query, WriteKind::Create)?;
     let mut warnings = Vec::new();
-    let object = body::decode(request, options.field_validation, &mut warnings)?;
+    let json = body::json(api, request)?;
+    let object = body::decode(request, &json, options.field_validation, &mut warnings)?;
     let type_info = &request.type_info;
     body::check_place(&object, place, None)?;
     let generated = object.name().is_empty();

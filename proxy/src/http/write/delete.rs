@@ -16,8 +16,11 @@ use crate::status::ApiError;
 
 /// Deletes an object. 200 with a `Status` that holds the uid, and the version of the deletion.
 pub(super) async fn delete(api: &Api, request: &WriteRequest, key: &Key) -> Result<Response<Body>, ApiError> {
-    accept::negotiate(&request.headers, &request.query, Expected::Object)?;
-    let options = options(request)?;
+    let representation = accept::negotiate(&request.headers, &request.query, Expected::Object)?;
+    let done = |status: &Value| {
+        respond::encoded(respond::value(StatusCode::OK, status), representation, &api.config)
+    };
+    let options = options(api, request)?;
     let type_name = &request.type_info.name;
     let name = key.parts().name;
     let snapshot = api.cache.snapshot();
@@ -26,7 +29,7 @@ pub(super) async fn delete(api: &Api, request: &WriteRequest, key: &Key) -> Resu
     let wanted = &options.preconditions;
     if options.dry_run {
         check(type_name, wanted, current)?;
-        return Ok(respond::value(StatusCode::OK, &success(type_name, current, None)));
+        return Ok(done(&success(type_name, current, None)));
     }
     let version = match wanted.resource_version.as_deref().map(ResourceVersion::parse) {
         None => None,
@@ -45,7 +48,7 @@ pub(super) async fn delete(api: &Api, request: &WriteRequest, key: &Key) -> Resu
             let deleted = applied.event.previous.as_ref();
             let deleted = deleted.ok_or_else(|| ApiError::internal("a deletion removed no object"))?;
             let version = applied.event.resource_version;
-            Ok(respond::value(StatusCode::OK, &success(type_name, deleted, Some(version))))
+            Ok(done(&success(type_name, deleted, Some(version))))
         }
         Err(Refusal::UidMismatch(found) | Refusal::VersionMismatch(found)) => {
             check(type_name, wanted, &found)?;
@@ -57,12 +60,12 @@ pub(super) async fn delete(api: &Api, request: &WriteRequest, key: &Key) -> Resu
 }
 
 /// The options of a DELETE, from the body if there is one.
-pub(super) fn options(request: &WriteRequest) -> Result<DeleteOptions, ApiError> {
+pub(super) fn options(api: &Api, request: &WriteRequest) -> Result<DeleteOptions, ApiError> {
     if request.body.is_empty() {
         return DeleteOptions::parse(&request.query, None);
     }
-    body::check_format(request)?;
-    let text = std::str::from_utf8(&request.body).map_err(|why| ApiError::bad_request(why.to_string()))?;
+    let json = body::json(api, request)?;
+    let text = std::str::from_utf8(&json).map_err(|why| ApiError::bad_request(why.to_string()))?;
     let sent = ingest::parse_value(text).map_err(|why| {
         ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
     })?;

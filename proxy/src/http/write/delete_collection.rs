@@ -25,7 +25,7 @@ const BATCH_MAX: usize = 500;
 /// it was, at the version of the last deletion.
 pub(super) async fn delete_collection(api: &Api, request: &WriteRequest) -> Result<Response<Body>, ApiError> {
     let representation = accept::negotiate(&request.headers, &request.query, Expected::List)?;
-    let options = delete::options(request)?;
+    let options = delete::options(api, request)?;
     let listed = ListOptions::parse(&request.query)?;
     let located = Located {
         snapshot: api.cache.snapshot(),

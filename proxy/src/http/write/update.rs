@@ -16,10 +16,11 @@ use crate::status::ApiError;
 /// Replaces an object. 200 with the object, 404 (there is no create on update), 409 Conflict.
 pub(super) async fn update(api: &Api, request: &WriteRequest, key: &Key) -> Result<Response<Body>, ApiError> {
     let representation = accept::negotiate(&request.headers, &request.query, Expected::Object)?;
-    body::check_format(request)?;
+    accept::body_format(&request.headers)?;
     let options = WriteOptions::parse(&request.query, WriteKind::Update)?;
     let mut warnings = Vec::new();
-    let object = body::decode(request, options.field_validation, &mut warnings)?;
+    let json = body::json(api, request)?;
+    let object = body::decode(request, &json, options.field_validation, &mut warnings)?;
     let place = Place::of(request)?;
     let name = key.parts().name;
     let type_info = &request.type_info;
