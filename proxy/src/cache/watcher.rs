@@ -87,16 +87,18 @@ impl Watcher {
         }
     }
 
-    /// A version up to which every matching event has been yielded: what a bookmark may say (D25: never
-    /// overtakes an event). Never falls; also moves while nothing matches. Equal to the version the
-    /// watcher started after, or was last given here, if nothing happened since.
-    pub fn bookmark(&mut self) -> ResourceVersion {
+    /// The newest version up to which every matching event has been yielded: what a bookmark may say (D25:
+    /// never overtakes an event). Always a boundary of commits (D2), so nothing while the watcher is in
+    /// the middle of one, or behind; its events are on their way then. Never falls; also moves while
+    /// nothing matches.
+    pub fn bookmark(&mut self) -> Option<ResourceVersion> {
         // Progress first, then the ring: everything up to `progress` is in the ring by now.
         let progress = self.shared.progress();
-        if progress > self.version && self.class.at_tail(self.position) {
-            self.pass(progress);
+        if !self.class.at_tail(self.position) || progress.revision() < self.position {
+            return None;
         }
-        self.version
+        self.pass(progress);
+        Some(progress)
     }
 
     /// What the ring has to say, if anything.

@@ -1,7 +1,7 @@
 //! Random histories, stepped by hand: watchers stall, resume, fall to the history, to the log, and
 //! below the floor; the cache restarts; bookmarks, lists and exact lists are taken in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -76,6 +76,8 @@ struct Machine {
     log: Vec<Arc<Event>>,
     /// State at every issued revision.
     states: BTreeMap<Revision, BTreeMap<String, Object>>,
+    /// Where commits ended.
+    boundaries: BTreeSet<Revision>,
 }
 
 impl Machine {
@@ -94,6 +96,7 @@ impl Machine {
     }
 
     fn follow(&mut self, events: Vec<Arc<Event>>) {
+        self.boundaries.extend(events.last().map(|last| last.revision));
         for event in events {
             let mut state = self.states.last_key_value().expect("never empty").1.clone();
             match &event.current {
@@ -161,7 +164,8 @@ impl Client {
     }
 
     fn bookmark(&mut self, machine: &Machine, world: &World) {
-        let version = self.watcher.bookmark();
+        let Some(version) = self.watcher.bookmark() else { return };
+        assert!(machine.boundaries.contains(&version.revision()), "{version} is inside a commit");
         let head = world.store.subscribe().state.head();
         assert_eq!(world.store.lineage().classify(version, head), Standing::Issued(version.revision()));
         assert!(version.revision() >= self.last, "a bookmark never falls");
@@ -186,7 +190,13 @@ impl Run {
     fn new(config: CacheConfig) -> Self {
         let world = World::with(config);
         let states = BTreeMap::from([(world.head(), BTreeMap::new())]);
-        Self { world, machine: Machine { log: Vec::new(), states }, clients: Vec::new(), writes: 0 }
+        let boundaries = BTreeSet::from([world.head()]);
+        Self {
+            world,
+            machine: Machine { log: Vec::new(), states, boundaries },
+            clients: Vec::new(),
+            writes: 0,
+        }
     }
 
     async fn op(&mut self, op: Op) {

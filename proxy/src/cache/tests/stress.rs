@@ -1,5 +1,6 @@
 //! The same promises with real concurrency: a writer, the reflector and watchers on several threads.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use shardcache_storage::{Event, MemoryStore, Revision, Store as _};
@@ -11,10 +12,11 @@ use crate::filter::Filter;
 
 const COMMITS: usize = 1500;
 
-/// Follows a filter to the end, taking a bookmark after every step and sometimes between two looks.
-async fn follow(cache: WatchCache, filter: Filter, after: Revision) -> Vec<Revision> {
+/// Follows a filter to the end, taking a bookmark after every step and sometimes between two looks. Returns
+/// what it saw, and the bookmarks.
+async fn follow(cache: WatchCache, filter: Filter, after: Revision) -> (Vec<Revision>, Vec<Revision>) {
     let mut watcher = cache.watch(&widgets(), filter, after).expect("issued");
-    let (mut seen, mut promised) = (Vec::new(), after);
+    let (mut seen, mut bookmarks, mut promised) = (Vec::new(), Vec::new(), after);
     loop {
         match watcher.next().await {
             WatchStep::Events(deliveries) => {
@@ -27,23 +29,26 @@ async fn follow(cache: WatchCache, filter: Filter, after: Revision) -> Vec<Revis
                 }
             }
             WatchStep::Draining => {
-                let last = watcher.bookmark().revision();
-                assert!(last >= promised);
-                return seen;
+                let last = watcher.bookmark().expect("there is nothing more to come");
+                assert!(last.revision() >= promised);
+                return (seen, bookmarks);
             }
             end => panic!("{end:?}"),
         }
         for _ in 0..3 {
-            let bookmark = watcher.bookmark().revision();
-            assert!(bookmark >= promised, "a bookmark never falls");
-            promised = bookmark;
+            if let Some(bookmark) = watcher.bookmark() {
+                assert!(bookmark.revision() >= promised, "a bookmark never falls");
+                promised = bookmark.revision();
+                bookmarks.push(promised);
+            }
             tokio::task::yield_now().await;
         }
     }
 }
 
-async fn write(store: &MemoryStore) -> Vec<Arc<Event>> {
-    let mut events = Vec::new();
+/// Writes commits; their events, and where they end.
+async fn write(store: &MemoryStore) -> (Vec<Arc<Event>>, HashSet<Revision>) {
+    let (mut events, mut boundaries) = (Vec::new(), HashSet::new());
     for n in 0..COMMITS {
         let path = format!("amber/root//w{}", n % 10);
         let text = n.to_string();
@@ -55,9 +60,12 @@ async fn write(store: &MemoryStore) -> Vec<Arc<Event>> {
             changes.push(change(widgets(), &path, None));
         }
         let receipt = store.commit(changes).await.expect("commits");
-        events.extend(receipt.into_iter().map(|result| result.expect("applies").event));
+        for applied in receipt.into_iter().map(|result| result.expect("applies")) {
+            boundaries.insert(applied.head);
+            events.push(applied.event);
+        }
     }
-    events
+    (events, boundaries)
 }
 
 async fn all_see_everything(history_bytes: u64) {
@@ -76,7 +84,8 @@ async fn all_see_everything(history_bytes: u64) {
             (filter.clone(), tokio::spawn(follow(cache.clone(), filter, start)))
         })
         .collect();
-    let events = write(&store).await;
+    let (events, mut boundaries) = write(&store).await;
+    boundaries.insert(start);
     let last = events.last().expect("some").revision;
     cache.published(last).await;
     cache.drain();
@@ -86,7 +95,9 @@ async fn all_see_everything(history_bytes: u64) {
             .filter(|event| event.type_name == widgets() && transition(&filter, event).is_some())
             .map(|event| event.revision)
             .collect();
-        assert_eq!(follower.await.expect("no panic"), expected, "{filter:?}");
+        let (seen, bookmarks) = follower.await.expect("no panic");
+        assert_eq!(seen, expected, "{filter:?}");
+        assert!(bookmarks.iter().all(|at| boundaries.contains(at)), "a bookmark inside a commit");
     }
     assert_eq!(cache.0.feed(&widgets()).classes(), 0, "classes go with their last watcher");
     store.close().await.expect("closes");

@@ -28,6 +28,10 @@ fn take(watcher: &mut Watcher) -> Vec<Delivery> {
     taken
 }
 
+fn bookmark(watcher: &mut Watcher) -> Option<Revision> {
+    watcher.bookmark().map(ResourceVersion::revision)
+}
+
 fn revisions(deliveries: &[Delivery]) -> Vec<Revision> {
     deliveries.iter().map(|delivery| delivery.event.revision).collect()
 }
@@ -145,7 +149,7 @@ async fn b028_only_bookmarks_for_what_never_matched() {
     }
     world.delete("amber/root//x").await;
     assert_eq!(drain_now(&mut watcher), NOTHING);
-    assert_eq!(watcher.bookmark().revision(), world.head());
+    assert_eq!(bookmark(&mut watcher), Some(world.head()));
 }
 
 #[tokio::test]
@@ -198,12 +202,13 @@ async fn a_watcher_many_batches_behind_reads_the_whole_history() {
         let mut watcher = world.watch(all(), start);
         let Some(WatchStep::Events(first)) = poll_now(&mut watcher) else { panic!("events are there") };
         assert_eq!(first.len(), BATCH_EVENTS, "a full batch");
-        assert_eq!(watcher.bookmark().revision(), expected[BATCH_EVENTS - 1], "and what follows is to come");
+        // While there is more, nothing is promised.
+        assert_eq!(watcher.bookmark().is_some(), behind == BATCH_EVENTS);
         expected.push(world.put("amber/root//late", "", "x").await.revision);
         let mut seen = revisions(&first);
         seen.extend(revisions(&take(&mut watcher)));
         assert_eq!(seen, expected, "{behind} behind");
-        assert_eq!(watcher.bookmark().revision(), world.head());
+        assert_eq!(bookmark(&mut watcher), Some(world.head()));
         assert_eq!(world.log_reads.load(std::sync::atomic::Ordering::Relaxed), 0, "memory has it all");
     }
 }
@@ -212,14 +217,14 @@ async fn a_watcher_many_batches_behind_reads_the_whole_history() {
 async fn b038_bookmarks_advance_without_matching_events() {
     let mut world = World::new();
     let mut watcher = world.watch(filter("*/*", "app=none"), world.head());
-    let start = watcher.bookmark();
+    let start = watcher.bookmark().expect("at the tail");
     for round in 0..20 {
         let put = |n: usize| change(widgets(), &format!("amber/root//w{n}"), Some(("app=a", "x")));
         world.commit((0..100).map(|n| put(n + round)).collect()).await;
     }
     world.reflect().await;
     assert!(poll_now(&mut watcher).is_none());
-    let bookmark = watcher.bookmark();
+    let bookmark = watcher.bookmark().expect("at the tail");
     assert!(bookmark > start);
     assert_eq!(bookmark, world.cache.snapshot().resource_version());
     // The start leaves the history; the bookmark resumes without reading any of it again.
@@ -270,13 +275,13 @@ async fn a_bookmark_waits_for_the_events_before_it() {
     let start = world.head();
     let mut watcher = world.watch(all(), start);
     let first = world.put("amber/root//a", "", "1").await;
-    assert_eq!(watcher.bookmark().revision(), start, "an event is pending");
+    assert_eq!(bookmark(&mut watcher), None, "an event is pending");
     assert_eq!(drain_now(&mut watcher), ["+a 1"]);
-    assert_eq!(watcher.bookmark(), first.resource_version);
+    assert_eq!(watcher.bookmark(), Some(first.resource_version));
     let other = world.apply(change(gadgets(), "amber/root//g", Some(("", "1")))).await;
-    assert_eq!(watcher.bookmark(), other.resource_version, "another type moves it too");
+    assert_eq!(watcher.bookmark(), Some(other.resource_version), "another type moves it too");
     world.put("amber/root//a", "", "2").await;
-    assert_eq!(watcher.bookmark(), other.resource_version, "it never falls");
+    assert_eq!(watcher.bookmark(), None, "another event is pending");
 }
 
 #[tokio::test]
@@ -286,26 +291,47 @@ async fn a_published_commit_is_not_bookmarked_before_its_dispatch() {
     let mut watcher = world.watch(all(), start);
     world.commit(vec![change(widgets(), "amber/root//a", Some(("", "1")))]).await;
     // Durable, even acknowledged, but the reflector has not come by.
-    assert_eq!(watcher.bookmark().revision(), start);
+    assert_eq!(bookmark(&mut watcher), Some(start));
     assert!(poll_now(&mut watcher).is_none());
 }
 
 #[tokio::test]
-async fn a_lagging_watcher_bookmarks_what_it_has_passed() {
+async fn a_bookmark_is_never_in_the_middle_of_a_commit() {
+    let world = World::new();
+    let mut watcher = world.watch(all(), world.head());
+    let put = |n: usize| change(widgets(), &format!("amber/root//w{n}"), Some(("", "x")));
+    let events = world.commit((0..5).map(put).collect()).await;
+    // The rings are being filled, and not all of the commit is in them; nor is there progress.
+    let feed = world.cache.0.feed(&widgets());
+    for event in &events[..2] {
+        feed.apply(std::slice::from_ref(event));
+        assert_eq!(revisions(&take(&mut watcher)), [event.revision]);
+        assert_eq!(bookmark(&mut watcher), None, "half of it was seen");
+    }
+    // Nor for somebody who resumes there.
+    let mut world = World::new();
+    let events = world.commit((0..5).map(put).collect()).await;
+    world.reflect().await;
+    let mut resumed = world.watch(all(), events[2].revision);
+    assert_eq!(bookmark(&mut resumed), None);
+    assert_eq!(revisions(&take(&mut resumed)), [events[3].revision, events[4].revision]);
+    assert_eq!(bookmark(&mut resumed), Some(world.head()));
+}
+
+#[tokio::test]
+async fn a_lagging_watcher_bookmarks_nothing_until_it_has_caught_up() {
     let mut world = World::with(tight(0));
     let start = world.head();
     for n in 0..600 {
         world.put("amber/root//a", "", &n.to_string()).await;
     }
     let mut watcher = world.watch(all(), start);
-    assert_eq!(watcher.bookmark().revision(), start);
+    assert_eq!(bookmark(&mut watcher), None);
     let Some(WatchStep::Events(first)) = poll_now(&mut watcher) else { panic!("events are there") };
-    let bookmark = watcher.bookmark();
-    assert_eq!(Some(&bookmark.revision()), revisions(&first).last());
+    assert_eq!(bookmark(&mut watcher), None);
     let rest = take(&mut watcher);
     assert_eq!(first.len() + rest.len(), 600);
-    assert!(rest.iter().all(|delivery| delivery.event.resource_version > bookmark));
-    assert_eq!(watcher.bookmark().revision(), world.head());
+    assert_eq!(bookmark(&mut watcher), Some(world.head()));
 }
 
 #[tokio::test]
@@ -350,7 +376,7 @@ async fn b068_catching_up_ends_while_writes_go_on() {
         let mut watcher = world.watch(all(), position);
         let Some(WatchStep::Events(deliveries)) = poll_now(&mut watcher) else { panic!("not at the end") };
         seen += deliveries.len();
-        let reached = watcher.bookmark().revision();
+        let reached = deliveries.last().expect("not empty").event.revision;
         assert!(reached > position);
         position = reached;
         steps += 1;

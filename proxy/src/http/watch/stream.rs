@@ -23,6 +23,8 @@ use crate::status::ApiError;
 
 /// Streams with initial events of more objects than this are walked instead of picked.
 const PICKED_MAX: usize = 1_000;
+/// When a bookmark that is due is tried again, while its watcher is in the middle of something.
+const BOOKMARK_RETRY: Duration = Duration::from_millis(50);
 /// Clients told to leave come back at once: this many of them per millisecond.
 const DRAINED_PER_MS: usize = 1;
 /// Longest delay of a stream's end in a drain.
@@ -175,7 +177,11 @@ impl Stream {
     }
 
     async fn send_bookmark(&mut self, sink: &mut Sink) {
-        let version = self.watcher.bookmark();
+        let Some(version) = self.watcher.bookmark() else {
+            // Events are on their way, and say as much until then.
+            self.bookmark_at = Some(Instant::now() + BOOKMARK_RETRY);
+            return;
+        };
         self.ended.api.metrics.watch.bookmarks.inc();
         self.schedule_bookmark();
         let mut weave = Weave::default();
