@@ -2,12 +2,13 @@
 //!
 //! Each connection is one task; it belongs to the [`Server`], which waits for it at shutdown. HTTP/1.1 and
 //! HTTP/2 (by prior knowledge, or after ALPN on a TLS stream) are told apart by their first bytes. Every
-//! way in which a client can hold a connection without using it has a bound: the handshake and the
-//! first request ([`ServerConfig::header_timeout`]), idleness between requests, unanswered pings, and a
+//! way in which a client can hold a connection without using it has a bound: the handshake and the head
+//! of each HTTP/1.1 request ([`ServerConfig::header_timeout`]), idleness between requests, unanswered pings, and a
 //! socket that accepts no byte ([`ServerConfig::stall_timeout`], D23).
 
 mod accept;
 mod connection;
+mod head;
 mod stall;
 
 use std::time::Duration;
@@ -32,7 +33,8 @@ pub struct ServerConfig {
     pub header_bytes_max: usize,
     /// Headers of a request; more is answered 431.
     pub headers_max: usize,
-    /// Time for a client to finish the handshake, and to send its first request after it.
+    /// Time for a client to finish the handshake, to send its first request after it, and to send the
+    /// head of each further HTTP/1.1 request from its first byte on.
     pub header_timeout: Duration,
     /// Time for an HTTP/1.1 client to send another request; longer than clients keep idle connections
     /// (client-go: 90 s), so that they rarely send one into a connection that is being closed.

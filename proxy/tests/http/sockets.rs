@@ -369,6 +369,48 @@ async fn a_client_that_says_nothing_is_cut_but_an_idle_one_is_not() {
 }
 
 #[tokio::test]
+async fn a_head_that_trickles_is_cut_whichever_request_it_is() {
+    let served = Served::new(World::new(), |config| config.header_timeout = Duration::from_secs(1)).await;
+    let mut trickling = served.connect().await;
+    for _ in 0..3 {
+        assert_eq!(trickling.get("/livez").await.status, 200);
+    }
+    // A byte now and then keeps nothing alive: the whole head has its time.
+    let began = Instant::now();
+    trickling.write("GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await;
+    while trickling.0.write_all(b"x").await.is_ok() {
+        assert!(began.elapsed() < PATIENCE, "it goes on for ever");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(served.refused(Limit::HeadTime), 1);
+
+    // What is no head is not judged as one: a pause between requests, a slow body, a stream.
+    let pause = Duration::from_millis(1300);
+    let mut honest = served.connect().await;
+    assert_eq!(honest.get("/livez").await.status, 200);
+    tokio::time::sleep(pause).await;
+    let body = r#"{"apiVersion":"example.dev/v1","kind":"Widget","metadata":{"name":"slow"}}"#;
+    let path = "/services/cache/shards/s/clusters/c/apis/example.dev/v1/namespaces/n/widgets";
+    let length = body.len();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+    honest.write(format!("{head}Content-Length: {length}\r\n\r\n{}", &body[..10])).await;
+    tokio::time::sleep(pause).await;
+    honest.write(&body[10..]).await;
+    assert_eq!(honest.reply().await.status, 201);
+    honest.write(watch_request("resourceVersion=0")).await;
+    assert_eq!(honest.reply().await.status, 200);
+    tokio::time::sleep(pause).await;
+    assert!(!honest.chunk().await.is_empty());
+    let mut sender = http2(&served.address).await;
+    for _ in 0..2 {
+        let answer = sender.send_request(get(&served.address, "/livez")).await.expect("not cut");
+        assert_eq!(answer.status(), 200);
+        tokio::time::sleep(pause).await;
+    }
+    assert_eq!(served.refused(Limit::HeadTime), 1);
+}
+
+#[tokio::test]
 async fn d23_a_socket_that_accepts_nothing_is_closed_and_its_watcher_gone() {
     let served = Served::new(World::new(), |config| config.stall_timeout = Duration::from_millis(200)).await;
     let mut connection = served.connect().await;

@@ -7,9 +7,8 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -17,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
 
 use super::accept::Open;
+use super::head::{Answer, Progress, Prompt};
 use super::stall::Guarded;
 use super::{Server, ServerConfig};
 use crate::access::Access;
@@ -43,30 +43,33 @@ where
         }
         return;
     };
-    let asked = Arc::new(AtomicBool::new(false));
+    let progress = Arc::<Progress>::default();
     let requests = Requests {
         front: server.front.clone(),
         access,
-        asked: Arc::clone(&asked),
+        progress: Arc::clone(&progress),
         config: config.clone(),
         metrics: open.metrics.clone(),
     };
-    let stalled = open.metrics.clone();
-    let stream = Guarded::new(stream, config.stall_timeout, move || {
-        if let Some(metrics) = &stalled {
-            metrics.refusals.get_or_create(&Limit::StalledReader.into()).inc();
+    let refused = |limit: Limit| {
+        let metrics = open.metrics.clone();
+        move || {
+            if let Some(metrics) = &metrics {
+                metrics.refusals.get_or_create(&limit.into()).inc();
+            }
         }
-    });
+    };
+    let trickles = refused(Limit::HeadTime);
+    let stream = Prompt::new(stream, Arc::clone(&progress), config.header_timeout, trickles);
+    let stream = Guarded::new(stream, config.stall_timeout, refused(Limit::StalledReader));
     let builder = builder(config);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), requests));
     let first_request = tokio::time::sleep(config.header_timeout);
     tokio::select! {
         _ = connection.as_mut() => return,
         () = server.stop.cancelled() => {}
-        () = never_asked(first_request, &asked) => {
-            if let Some(metrics) = &open.metrics {
-                metrics.refusals.get_or_create(&Limit::HeadTime.into()).inc();
-            }
+        () = never_asked(first_request, &progress) => {
+            refused(Limit::HeadTime)();
             return;
         }
     }
@@ -78,9 +81,9 @@ where
 }
 
 /// Resolves if the connection's first request has not come in time.
-async fn never_asked(first_request: tokio::time::Sleep, asked: &AtomicBool) {
+async fn never_asked(first_request: tokio::time::Sleep, progress: &Progress) {
     first_request.await;
-    if asked.load(Ordering::Relaxed) {
+    if progress.is_begun() {
         std::future::pending::<()>().await;
     }
 }
@@ -108,18 +111,18 @@ fn builder(config: &ServerConfig) -> Builder<TokioExecutor> {
 struct Requests {
     front: Front,
     access: Access,
-    asked: Arc<AtomicBool>,
+    progress: Arc<Progress>,
     config: ServerConfig,
     metrics: Option<HttpMetrics>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Requests {
-    type Response = Response<Body>;
+    type Response = Response<Answer<Body>>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        self.asked.store(true, Ordering::Relaxed);
+        let serving = self.progress.arrived(request.version());
         if head_too_large(&request, &self.config) {
             if let Some(metrics) = &self.metrics {
                 metrics.refusals.get_or_create(&Limit::Head.into()).inc();
@@ -132,10 +135,18 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
                     self.config.header_bytes_max, self.config.headers_max
                 ),
             );
-            return Box::pin(std::future::ready(Ok(respond::error(&error))));
+            let answer = respond::error(&error).map(|body| Answer::new(body, serving));
+            return Box::pin(std::future::ready(Ok(answer)));
         }
         request.extensions_mut().insert(self.access.clone());
-        self.front.clone().call(request)
+        let served = self.front.clone().call(request);
+        Box::pin(async move {
+            let answer = served.await?;
+            if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+                serving.upgraded();
+            }
+            Ok(answer.map(|body| Answer::new(body, serving)))
+        })
     }
 }
 
