@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use shardcache_proxy::access::Access;
 use shardcache_proxy::http::server::Server;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -19,10 +18,10 @@ use tracing::{info, warn};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::instance::{Instance, InstanceConfig};
+use crate::listener;
 
 mod admin_socket;
 mod greeting;
-mod handshake;
 
 pub use admin_socket::socket_path;
 
@@ -51,7 +50,7 @@ pub fn run(config: Config) -> Result<(), Failure> {
 async fn serve(config: Config) -> Result<(), Failure> {
     // Before the first line is printed, so that whoever reads it can stop us cleanly.
     let mut signals = Signals::install()?;
-    let mut app = App::start(config).await?;
+    let mut app = App::start(config)?;
     say(&format!("listening on {}\n", app.url()));
     let outcome = tokio::select! {
         outcome = app.ready() => outcome.map(Some),
@@ -81,17 +80,17 @@ fn say(text: &str) {
 }
 
 impl App {
-    /// Binds the port and starts to open the store; returns as soon as the port answers.
-    pub async fn start(config: Config) -> Result<Self, Failure> {
+    /// Binds the port and starts to open the store, on the current runtime; returns as soon as the port
+    /// answers.
+    pub fn start(config: Config) -> Result<Self, Failure> {
         make_data_dir(&config.data_dir)?;
         let wanted = config.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
-        let bind_failure = |error| Failure::Unavailable(format!("--listen {wanted}: {error}"));
-        let listener = TcpListener::bind(wanted).await.map_err(bind_failure)?;
-        let address = listener.local_addr().map_err(bind_failure)?;
+        let bound = listener::bind(wanted)?;
+        let address = bound.address;
         let instance = Instance::start(InstanceConfig::from(&config));
         let server = Server::new(instance.front().clone(), config.server.clone());
         let mut listeners = JoinSet::new();
-        listeners.spawn(listen(server.clone(), listener, config.clone()));
+        listeners.spawn(listener::serve(server.clone(), bound, config.clone()));
         Ok(Self { config, address, server, instance, listeners })
     }
 
@@ -159,17 +158,6 @@ fn make_data_dir(path: &Path) -> Result<(), Failure> {
         return problem("is a file, not a directory".to_owned());
     }
     std::fs::create_dir_all(path).or_else(|error| problem(format!("cannot be created: {error}")))
-}
-
-async fn listen(server: Server, listener: TcpListener, config: Config) -> std::io::Result<()> {
-    let anonymous = config.anonymous();
-    match config.tls {
-        None => server.serve_tcp(listener, anonymous).await,
-        Some(tls) => {
-            let handshake = handshake::Handshake::new(&tls, anonymous);
-            server.serve_with(listener, move |stream: TcpStream| handshake.clone().accept(stream)).await
-        }
-    }
 }
 
 /// SIGTERM and SIGINT.

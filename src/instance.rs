@@ -9,10 +9,13 @@
 //! health of the store; *sends* the phase to the front and the last failure to whoever waits for it;
 //! *stops when* it is told to, or when the store failed and [`Restart::Never`] holds.
 
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use prometheus_client::registry::Registry;
 use shardcache_proxy::access::Identity;
 use shardcache_proxy::cache::{CacheConfig, WatchCache};
@@ -20,8 +23,8 @@ use shardcache_proxy::front::{Front, Phase, Stage, Tokens};
 use shardcache_proxy::metrics::Metrics;
 use shardcache_proxy::service::{Api, ApiConfig, ProxyService};
 use shardcache_proxy::types::{TypeInfo, Types};
-use shardcache_storage::{Health, Store};
-use tokio::sync::watch;
+use shardcache_storage::{Health, StorageError, Store};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -34,7 +37,7 @@ mod open;
 
 /// How often the store is asked whether it can still write.
 const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a store that can never write again goes on serving reads before the instance fails (D14).
+/// Default of [`InstanceConfig::read_only_grace`].
 const READ_ONLY_GRACE: Duration = Duration::from_secs(30);
 /// Failures within [`RESTART_WINDOW`] after which an instance stays failed (D60).
 const RESTARTS_MAX: usize = 5;
@@ -59,6 +62,20 @@ pub struct InstanceConfig {
     pub types: Vec<TypeInfo>,
     /// What follows a failure.
     pub restart: Restart,
+    /// How long a store that can never write again goes on serving reads before the instance fails (D14).
+    pub read_only_grace: Duration,
+    /// Opens the store instead of the configured engine, at the start and at every restart.
+    pub opener: Option<Opener>,
+}
+
+/// Opens a store, however that is done. May block: it gets a thread to itself.
+#[derive(Clone)]
+pub struct Opener(pub(crate) Arc<dyn Fn() -> Result<Arc<dyn Store>, StorageError> + Send + Sync>);
+
+impl std::fmt::Debug for Opener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Opener")
+    }
 }
 
 /// What follows a failure.
@@ -66,7 +83,8 @@ pub struct InstanceConfig {
 pub enum Restart {
     /// The instance stays failed; a supervisor outside starts the process again.
     Never,
-    /// The store is opened again after a backoff, up to five times in ten minutes.
+    /// The store is opened again after a backoff. After five failures in ten minutes it stays failed
+    /// until [`Instance::restart`].
     WithBackoff,
 }
 
@@ -80,6 +98,8 @@ impl From<&Config> for InstanceConfig {
             tokens: config.tokens.clone(),
             types: config.types.clone(),
             restart: Restart::Never,
+            read_only_grace: READ_ONLY_GRACE,
+            opener: None,
         }
     }
 }
@@ -92,6 +112,7 @@ pub struct Instance {
     failure: watch::Receiver<Option<Failure>>,
     drain: CancellationToken,
     stop: CancellationToken,
+    again: Arc<Notify>,
     life: JoinHandle<()>,
 }
 
@@ -101,8 +122,16 @@ impl Instance {
         let (stage, front) = Stage::new(Tokens::new(config.tokens.clone()), config.api.request_timeout);
         let (failed, failure) = watch::channel(None);
         let (drain, stop) = (CancellationToken::new(), CancellationToken::new());
-        let life = Life { config, stage: Arc::new(stage), failed, drain: drain.clone(), stop: stop.clone() };
-        Self { front, failure, drain, stop, life: tokio::spawn(life.run()) }
+        let again = Arc::<Notify>::default();
+        let life = Life {
+            config,
+            stage: Arc::new(stage),
+            failed,
+            drain: drain.clone(),
+            stop: stop.clone(),
+            again: Arc::clone(&again),
+        };
+        Self { front, failure, drain, stop, again, life: tokio::spawn(life.run()) }
     }
 
     /// The service in all phases.
@@ -131,6 +160,12 @@ impl Instance {
             Ok(failure) => failure.clone().unwrap_or_else(ended),
             Err(_) => ended(),
         }
+    }
+
+    /// Tries once more after a failure that the instance does not recover from by itself, if restarts are
+    /// its business. Does nothing otherwise.
+    pub fn restart(&self) {
+        self.again.notify_waiters();
     }
 
     /// Refuses new requests and ends watches with a last bookmark; requests in flight go on.
@@ -165,6 +200,7 @@ struct Life {
     failed: watch::Sender<Option<Failure>>,
     drain: CancellationToken,
     stop: CancellationToken,
+    again: Arc<Notify>,
 }
 
 /// A store and what follows it.
@@ -177,15 +213,28 @@ struct Running {
 impl Life {
     async fn run(self) {
         let mut failures: Vec<tokio::time::Instant> = Vec::new();
-        while let Err(failure) = self.open_and_serve().await {
+        while let Err(failure) = self.supervised().await {
             error!(%failure, "the cache has failed");
             self.stage.enter(Phase::Failed(failure.line().into()));
             let now = tokio::time::Instant::now();
             failures.retain(|earlier| now - *earlier < RESTART_WINDOW);
             failures.push(now);
-            if self.config.restart == Restart::Never || failures.len() >= RESTARTS_MAX {
+            if self.config.restart == Restart::Never {
                 self.failed.send_replace(Some(failure));
                 return;
+            }
+            if failures.len() >= RESTARTS_MAX {
+                // Listening comes before telling, so that who was told is heard.
+                let mut again = pin!(self.again.notified());
+                again.as_mut().enable();
+                self.failed.send_replace(Some(failure));
+                tokio::select! {
+                    () = again => {}
+                    () = self.stop.cancelled() => return,
+                }
+                self.failed.send_replace(None);
+                failures.clear();
+                continue;
             }
             let backoff = BACKOFF * (1 << failures.len());
             let stopped = tokio::time::timeout(backoff, self.stop.cancelled()).await.is_ok();
@@ -194,6 +243,12 @@ impl Life {
             }
         }
         self.stage.enter(Phase::Stopped);
+    }
+
+    /// A bug in an engine can strike when its store is dropped, too: redb's does after a panic inside of it.
+    async fn supervised(&self) -> Result<(), Failure> {
+        let served = AssertUnwindSafe(self.open_and_serve()).catch_unwind().await;
+        served.unwrap_or_else(|_| Err(Failure::Internal("the cache's task panicked; see the log".to_owned())))
     }
 
     /// One life of the store: opened, loaded, served, closed. `Ok` if the end was asked for.
@@ -216,7 +271,7 @@ impl Life {
                 Ok(()) => "the watch cache's reflector ended".to_owned(),
                 Err(error) => format!("the watch cache's reflector: {error}"),
             })),
-            failure = read_only(&*running.store) => Err(failure),
+            failure = read_only(&*running.store, self.config.read_only_grace) => Err(failure),
         };
         match &outcome {
             Ok(()) => self.stage.enter(Phase::Stopped),
@@ -266,7 +321,7 @@ impl Running {
 }
 
 /// Resolves when the store has been unable to write for good, for longer than the grace.
-async fn read_only(store: &dyn Store) -> Failure {
+async fn read_only(store: &dyn Store, grace: Duration) -> Failure {
     let mut ticks = tokio::time::interval(HEALTH_INTERVAL);
     let mut since = None;
     loop {
@@ -276,11 +331,14 @@ async fn read_only(store: &dyn Store) -> Failure {
             continue;
         };
         let begun = *since.get_or_insert_with(|| {
-            error!(problem, grace = ?READ_ONLY_GRACE, "the store is read-only; a restart is needed");
+            error!(problem, ?grace, "the store is read-only; a restart is needed");
             tokio::time::Instant::now()
         });
-        if begun.elapsed() >= READ_ONLY_GRACE {
+        if begun.elapsed() >= grace {
             return Failure::Store(format!("the store is read-only after a failed write: {problem}"));
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

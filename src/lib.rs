@@ -12,5 +12,6 @@ pub mod ctl;
 pub mod embedded;
 pub mod failure;
 pub mod instance;
+mod listener;
 pub mod telemetry;
 pub mod units;

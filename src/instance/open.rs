@@ -9,7 +9,7 @@ use shardcache_storage::{
 };
 use tracing::info;
 
-use super::InstanceConfig;
+use super::{InstanceConfig, Opener};
 use crate::cli;
 use crate::config::Engine;
 use crate::failure::Failure;
@@ -23,6 +23,13 @@ pub(super) struct Opened {
 /// Opens the store and loads it, telling the stage and the log how far that is. Dropping the future does
 /// not stop the thread that loads; its store is closed as soon as it is open.
 pub(super) async fn open(config: &InstanceConfig, stage: Arc<Stage>) -> Result<Opened, Failure> {
+    if let Some(Opener(open)) = config.opener.clone() {
+        let opened = tokio::task::spawn_blocking(move || open()).await;
+        return match opened {
+            Ok(opened) => Ok(Opened { store: opened?, metrics: Metrics::default() }),
+            Err(error) => Err(Failure::Internal(format!("opening the store: {error}"))),
+        };
+    }
     let Engine::Redb { quick_repair, cache_bytes } = config.storage.engine else {
         let store = MemoryStore::new(Opening::from_system());
         let metrics = store.metrics().clone();

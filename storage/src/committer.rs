@@ -120,8 +120,11 @@ impl Committer {
     pub(crate) fn close(&self) -> BoxFuture<'static, Result<(), StorageError>> {
         self.queue.close();
         let mut ended = self.ended.clone();
+        let publisher = Arc::clone(&self.publisher);
         async move {
             let end = ended.wait_for(|ended| !matches!(ended, Ended::NotYet)).await;
+            // A writer that panicked has left that to us: its readers went on until now.
+            publisher.close();
             match end.as_deref() {
                 Ok(Ended::With(problem)) => Err(StorageError::ReadOnly(problem.clone())),
                 _ => Ok(()),

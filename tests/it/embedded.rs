@@ -1,5 +1,10 @@
 //! The cache inside this process: the same service without a socket, and failures that stay in it.
 
+mod bugs;
+mod disk;
+mod faults;
+mod listening;
+
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;

@@ -135,7 +135,7 @@ impl Served {
 
 async fn launch(settings: &Settings) -> (App, Arc<Api>) {
     let config = Effective::of(settings.clone()).expect("valid settings").config;
-    let mut app = App::start(config).await.expect("it starts");
+    let mut app = App::start(config).expect("it starts");
     app.ready().await.expect("it becomes ready");
     let service = app.instance().ready().await.expect("it is ready");
     (app, Arc::clone(service.api()))
