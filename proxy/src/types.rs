@@ -13,7 +13,7 @@
 //! (B107). [`Types`] is immutable: a request sees the set of its snapshot, and a type is served from
 //! the very commit that stores its definition.
 //!
-//! Does not know schemas, and does not serve types of an API identity yet: a request that names one
+//! Knows schemas as text to be shown and checks nothing against them. Does not serve types of an API identity yet: a request that names one
 //! finds built-in types only (D46).
 
 use std::collections::BTreeMap;
@@ -31,12 +31,14 @@ mod crd;
 mod declared;
 mod derive;
 mod info;
+mod schema;
 mod version;
 
 pub use columns::{Column, ColumnSource, Computed};
 use declared::Declared;
 use derive::Derivation;
 pub use info::{TypeInfo, VersionInfo};
+pub use schema::Schema;
 pub(crate) use version::by_preference;
 
 /// The set of served types as of one snapshot. Cheap to clone.

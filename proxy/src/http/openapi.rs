@@ -3,9 +3,12 @@
 //! kubectl reads two things from it: that POST and PATCH of a kind take `fieldValidation` (then it
 //! leaves validation to the server, and `create` and `apply` work without flags), and that the list
 //! operation takes `shardSelector` (KEP-5866). So every operation is there with its parameters and its
-//! `x-kubernetes-group-version-kind`, while the schemas are open objects: what is stored is not
-//! validated. `/openapi/v2` is a document without paths: kubectl asks for it when a kind is not in v3, and
-//! with nothing in it goes on to say that there is no such kind; older ones find nothing to check against.
+//! `x-kubernetes-group-version-kind`. Schemas are for `kubectl explain`: those of CRDs as they were written,
+//! the fields of Kubernetes' own types, and open objects for all others. What is stored is not validated
+//! against any. Under a wildcard whose CRDs differ, a schema would be wrong for some, and there is none.
+//!
+//! `/openapi/v2` is a document without paths: kubectl asks for it when a kind is not in v3, and with
+//! nothing in it goes on to say that there is no such kind; older ones find nothing to check against.
 //!
 //! A document's URL carries a hash of what it is made from. With that hash it may be kept for ever; with
 //! another one the client is sent to the right URL.

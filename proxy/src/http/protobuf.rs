@@ -7,6 +7,7 @@
 //!
 //! Pure. Unknown fields are dropped, as Kubernetes does. Nesting is bounded by the messages known.
 
+mod describe;
 mod field;
 mod schema;
 mod wire;
@@ -22,6 +23,7 @@ use serde_json::{Map, Value};
 use super::respond;
 use crate::ingest;
 use crate::status::ApiError;
+pub(crate) use describe::{object_meta, schema_of};
 use field::{Field, Kind, Presence};
 use wire::{Fields, WireError};
 

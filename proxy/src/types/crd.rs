@@ -1,14 +1,17 @@
 //! One CustomResourceDefinition → the type it describes, or why it describes none.
 //!
 //! Reads what serving needs and nothing else: names, scope, served versions, selectable fields, printer
-//! columns and the conversion strategy. Schemas are not read: objects of the type are stored and served as sent.
+//! columns, schemas and the conversion strategy. Nothing is checked against a schema: objects of the type
+//! are stored and served as sent; it is kept for those who ask what the type is.
 //! A definition that kube-apiserver would have refused is refused here too, because whoever cached
 //! it may not have asked an apiserver.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use shardcache_storage::TypeName;
 
 use super::columns::{Column, Written};
+use super::schema::Schema;
 use super::{TypeInfo, VersionInfo, version};
 
 /// Why a definition is not served.
@@ -65,6 +68,14 @@ struct Version {
     storage: bool,
     selectable_fields: Option<Vec<SelectableField>>,
     additional_printer_columns: Option<Vec<Written>>,
+    schema: Option<Validation>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Validation {
+    #[serde(rename = "openAPIV3Schema")]
+    open_api_v3_schema: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -146,6 +157,10 @@ fn served_versions(
                 .into_iter()
                 .map(Column::from)
                 .collect(),
+            schema: version
+                .schema
+                .and_then(|schema| schema.open_api_v3_schema)
+                .and_then(|schema| Schema::parse(schema.get())),
         })
         .collect();
     served.sort_by(|a, b| version::by_preference(&a.name, &b.name));

@@ -206,6 +206,10 @@ fn join<'a>(mut variants: impl Iterator<Item = &'a Arc<TypeInfo>>) -> Option<Arc
                     known.selectable_fields.extend_from_slice(&version.selectable_fields);
                     known.selectable_fields.sort();
                     known.selectable_fields.dedup();
+                    // No schema is better than one that is wrong for a part of the objects.
+                    if known.schema != version.schema {
+                        known.schema = None;
+                    }
                     for column in &version.columns {
                         if !known.columns.iter().any(|other| other.name == column.name) {
                             known.columns.push(column.clone());

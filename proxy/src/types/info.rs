@@ -3,6 +3,7 @@
 use shardcache_storage::TypeName;
 
 use super::columns::Column;
+use super::schema::Schema;
 
 /// One served type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +37,8 @@ pub struct VersionInfo {
     pub selectable_fields: Vec<String>,
     /// What a `Table` shows beside the name; none means the age.
     pub columns: Vec<Column>,
+    /// What OpenAPI documents say of the type, where a CRD says it.
+    pub schema: Option<Schema>,
 }
 
 impl TypeInfo {
@@ -87,9 +90,9 @@ impl TypeInfo {
 }
 
 impl VersionInfo {
-    /// A version without selectable fields and columns.
+    /// A version without selectable fields, columns and schema.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), selectable_fields: Vec::new(), columns: Vec::new() }
+        Self { name: name.into(), selectable_fields: Vec::new(), columns: Vec::new(), schema: None }
     }
 }
 

@@ -307,10 +307,12 @@ async fn a_crd_brings_names_scope_and_selectable_fields() {
         namespaced: false,
         versions: vec![VersionInfo {
             selectable_fields: vec!["spec.color".into()],
+            schema: Schema::parse("{\"type\":\"object\"}"),
             ..VersionInfo::new("v1")
         }],
         storage_version: "v1".into(),
     };
+    assert!(expected.versions[0].schema.is_some());
     assert_eq!(**info, expected);
 }
 

@@ -123,12 +123,26 @@ COLUMNS = [
 ]
 
 
+GAUGE = {"type": "object", "description": "Where gauges are read.", "properties": {
+    "spec": {"type": "object", "description": "What is wanted.", "required": ["size"], "properties": {
+        "size": {"type": "integer", "description": "How much is measured."},
+        "level": {"type": "string", "enum": ["High", "Low"]}}},
+    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
+
+
 def tables(amber, everywhere, directory):
     crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gauges.example.io"}, "spec": {
         "group": "example.io", "scope": "Namespaced", "names": {"plural": "gauges", "singular": "gauge", "kind": "Gauge", "listKind": "GaugeList"},
         "versions": [{"name": "v1", "served": True, "storage": True, "additionalPrinterColumns": COLUMNS,
-                      "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}
+                      "selectableFields": [{"jsonPath": ".spec.size"}], "schema": {"openAPIV3Schema": GAUGE}}]}}
     amber("apply", "-f", "-", stdin=json.dumps(crd))
+    explained = amber("explain", "gauges.spec")
+    assert "size\t<integer> -required-" in explained and "How much is measured." in explained, explained
+    assert "Where gauges are read." in everywhere("explain", "gauges"), "one definition counts everywhere"
+    level = amber("explain", "gauge.spec.level")
+    assert "High" in level and "Low" in level, level
+    assert "ownerReferences" in amber("explain", "gauge.metadata") and "<map[string]string>" in amber("explain", "gauge.metadata")
+    assert "policyRule" not in amber("explain", "clusterrole.rules") and "resourceNames" in amber("explain", "clusterrole.rules")
     gauge = {"apiVersion": "example.io/v1", "kind": "Gauge", "metadata": {"name": "g", "namespace": "default", "annotations": {"example.io/note": "hello"}},
              "spec": {"size": 3}, "status": {"conditions": [{"type": "Synced", "status": "False"}, {"type": "Ready", "status": "True"}]}}
     amber("create", "-f", "-", stdin=json.dumps(gauge))
@@ -141,6 +155,8 @@ def tables(amber, everywhere, directory):
     assert rows(everywhere("get", "gauges", "-A"))[0] == ["NAMESPACE", "NAME", "SHARD", "CLUSTER", "SIZE", "READY", "AGE"]
     assert rows(everywhere("get", "gauges", "-A"))[1][:6] == ["default", "g", "amber", "root", "3", "True"]
     assert rows(amber("get", "gauges", "--sort-by=.metadata.name"))[1][0] == "g"
+    assert rows(amber("get", "gauges", "--field-selector", "spec.size=3"))[1][0] == "g"
+    assert "No resources found" in amber("get", "gauges", "--field-selector", "spec.size=4")
     assert "No resources found" in amber("get", "gauges", "-n", "empty")
     # One heading, then a row per change; the last one is the deletion.
     with open(os.path.join(directory, "table.out"), "w+") as out:

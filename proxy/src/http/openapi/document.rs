@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{TypeInfo, digest};
 use crate::http::discovery::gv_path;
+use crate::http::protobuf;
+use crate::types::Schema;
 
 /// A group version and its types at one scope.
 pub(super) struct GroupVersion<'a> {
@@ -68,6 +70,8 @@ impl<'a> GroupVersion<'a> {
             self.add_paths(info, &mut paths);
             self.add_schemas(info, &mut schemas);
         }
+        schemas.insert(OBJECT_META.into(), protobuf::object_meta());
+        schemas.insert(LIST_META.into(), list_meta());
         json!({
             "openapi": "3.0.0",
             "info": {"title": "shardcache", "version": env!("CARGO_PKG_VERSION")},
@@ -177,32 +181,51 @@ impl<'a> GroupVersion<'a> {
         format!("{verb}{group}{}{place}{}", title(self.version), info.kind)
     }
 
-    /// The place where the schemas of CRDs and APIResourceSchemas go, for `kubectl explain`; until then
-    /// objects are open.
+    /// The schemas of a type and of its list.
     fn add_schemas(&self, info: &TypeInfo, schemas: &mut Map<String, Value>) {
-        let text = json!({"type": "string"});
-        let object = json!({
-            "description": format!("{} as its owner wrote it; nothing is validated or pruned.", info.kind),
-            "type": "object",
-            "properties": {"apiVersion": text, "kind": text, "metadata": {"type": "object"}},
-            "x-kubernetes-preserve-unknown-fields": true,
-            "x-kubernetes-group-version-kind": [self.gvk(&info.kind)],
-        });
-        let items = json!({"$ref": format!("#/components/schemas/{}", self.schema_name(&info.kind))});
         let list = json!({
             "description": format!("A list of {}.", info.kind),
             "type": "object",
             "required": ["items"],
             "properties": {
-                "apiVersion": text,
-                "kind": text,
-                "metadata": {"type": "object"},
-                "items": {"type": "array", "items": items},
+                "apiVersion": API_VERSION.text(),
+                "kind": KIND.text(),
+                "metadata": reference(LIST_META, "The version of the list, and how it goes on."),
+                "items": {"type": "array", "items": {"$ref": format!("#/components/schemas/{}", self.schema_name(&info.kind))}},
             },
             "x-kubernetes-group-version-kind": [self.gvk(&info.list_kind)],
         });
-        schemas.insert(self.schema_name(&info.kind), object);
+        schemas.insert(self.schema_name(&info.kind), self.object_schema(info));
         schemas.insert(self.schema_name(&info.list_kind), list);
+    }
+
+    /// What is known of a type: the schema of its CRD, or the fields that Kubernetes gives it, or else that
+    /// it is an object.
+    fn object_schema(&self, info: &TypeInfo) -> Value {
+        let version = info.version(self.version);
+        let declared = version.and_then(|version| version.schema.as_ref()).map(Schema::value);
+        let known = || protobuf::schema_of(&info.api_version(self.version), &info.kind);
+        let mut schema = declared.or_else(known).unwrap_or_else(|| {
+            json!({
+                "description": format!("{} as its owner wrote it; nothing is validated or pruned.", info.kind),
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": true,
+            })
+        });
+        for (name, property) in [
+            ("apiVersion", API_VERSION.text()),
+            ("kind", KIND.text()),
+            ("metadata", reference(OBJECT_META, "Name, version, labels and what else every object has.")),
+        ] {
+            schema["properties"][name] = property;
+        }
+        schema["x-kubernetes-group-version-kind"] = json!([self.gvk(&info.kind)]);
+        let selectable = version.map_or(&[][..], |version| &version.selectable_fields);
+        if !selectable.is_empty() {
+            let fields = selectable.iter().map(|field| json!({ "fieldPath": field }));
+            schema["x-kubernetes-selectable-fields"] = fields.collect();
+        }
+        schema
     }
 
     fn gvk(&self, kind: &str) -> Value {
@@ -215,6 +238,42 @@ impl<'a> GroupVersion<'a> {
         let reversed: Vec<&str> = group.rsplit('.').collect();
         format!("{}.{}.{kind}", reversed.join("."), self.version)
     }
+}
+
+/// A text that every object has.
+struct Described(&'static str);
+
+const API_VERSION: Described = Described("The group and version that the object is shown in.");
+const KIND: Described = Described("The kind of the object.");
+
+impl Described {
+    fn text(&self) -> Value {
+        json!({ "type": "string", "description": self.0 })
+    }
+}
+
+/// As Kubernetes names them, so that clients find them.
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+
+fn reference(schema: &str, description: &str) -> Value {
+    json!({ "description": description, "allOf": [{ "$ref": format!("#/components/schemas/{schema}") }], "default": {} })
+}
+
+fn list_meta() -> Value {
+    let text = |description: &str| json!({ "type": "string", "description": description });
+    json!({
+        "description": "What every list has.",
+        "type": "object",
+        "properties": {
+            "resourceVersion": text("The version of the state that the list shows; a watch can go on from it."),
+            "continue": text("The token of the next page, if there is one."),
+            "remainingItemCount": {
+                "type": "integer", "format": "int64",
+                "description": "How many objects follow this page, where no selector hides it.",
+            },
+        },
+    })
 }
 
 fn query_parameter((name, json_type, description): Parameter) -> Value {

@@ -162,3 +162,91 @@ fn unknown_documents_are_not_found() {
         assert_eq!(error.code, 404, "{path:?}");
     }
 }
+
+#[tokio::test]
+async fn a_crd_s_schema_is_shown_where_the_crd_counts() {
+    use crate::cache::testing::World;
+    let crd = |description: &str| {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "gauges.example.org"},
+            "spec": {
+                "group": "example.org",
+                "names": {"plural": "gauges", "kind": "Gauge"},
+                "scope": "Cluster",
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "selectableFields": [{"jsonPath": ".spec.size"}],
+                    "schema": {"openAPIV3Schema": {
+                        "type": "object",
+                        "description": description,
+                        "required": ["spec"],
+                        "properties": {
+                            "metadata": {"type": "object"},
+                            "spec": {"type": "object", "properties": {"size": {"type": "integer", "maximum": 1.5}}},
+                        },
+                    }},
+                }],
+            },
+        })
+    };
+    let shown = |types: &Types, shard: &str| {
+        let shard = if shard == "*" { Part::Any } else { Part::One(shard.into()) };
+        let cluster = Part::One("root".into());
+        let documents = documents(types, &shard, &cluster, true);
+        let document = documents["apis/example.org/v1"].json();
+        (
+            document["components"]["schemas"]["org.example.v1.Gauge"].clone(),
+            documents["apis/example.org/v1"].hash(),
+        )
+    };
+    let mut world = World::new();
+    let cell = |shard| (shard, "root");
+    world.commit(vec![crate::types::tests::put_crd(cell("amber"), &crd("One."))]).await;
+    world.reflector.step().await;
+    let types = Arc::clone(&world.cache.snapshot().types);
+    let (schema, hash) = shown(&types, "amber");
+    assert_eq!(schema["description"], "One.");
+    assert_eq!(
+        schema["properties"]["spec"]["properties"]["size"].to_string(),
+        r#"{"type":"integer","maximum":1.5}"#
+    );
+    assert_eq!(schema["required"], json!(["spec"]));
+    assert_eq!(
+        schema["properties"]["metadata"]["allOf"],
+        json!([{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}])
+    );
+    assert_eq!(schema["x-kubernetes-selectable-fields"], json!([{"fieldPath": "spec.size"}]));
+    assert_eq!(schema["x-kubernetes-group-version-kind"][0]["kind"], "Gauge");
+    assert_eq!(shown(&types, "*").0, schema);
+
+    // Another schema for the same type: each shard has its own, and everywhere there is none.
+    world.commit(vec![crate::types::tests::put_crd(cell("beryl"), &crd("Other."))]).await;
+    world.reflector.step().await;
+    let types = Arc::clone(&world.cache.snapshot().types);
+    assert_eq!(shown(&types, "amber"), (schema, hash.clone()));
+    let (other, other_hash) = shown(&types, "beryl");
+    assert_eq!(other["description"], "Other.");
+    assert_ne!(other_hash, hash, "the hash follows the schema");
+    let everywhere = shown(&types, "*").0;
+    assert_eq!(everywhere["x-kubernetes-preserve-unknown-fields"], json!(true));
+    assert!(everywhere["properties"].get("spec").is_none());
+}
+
+#[tokio::test]
+async fn kubernetes_own_types_show_their_fields() {
+    let types = types("v1");
+    let document = json(get(&types, true, Some("apis/rbac.authorization.k8s.io/v1"), "")).await;
+    let schemas = &document["components"]["schemas"];
+    let role = &schemas["io.k8s.authorization.rbac.v1.ClusterRole"]["properties"];
+    assert_eq!(
+        role["rules"]["items"]["properties"]["verbs"],
+        json!({"type": "array", "items": {"type": "string"}})
+    );
+    let meta = &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"];
+    for (name, property) in meta.as_object().expect("properties") {
+        assert!(property["description"].as_str().is_some_and(|text| !text.is_empty()), "{name}");
+    }
+    assert_eq!(meta["labels"]["additionalProperties"], json!({"type": "string"}));
+}

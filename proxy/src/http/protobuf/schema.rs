@@ -46,7 +46,7 @@ static NAMESPACE: Message = &[
     kept(3, "status", Of(&NAMESPACE_STATUS)),
 ];
 
-static OBJECT_META: Message = &[
+pub(super) static OBJECT_META: Message = &[
     omitted(1, "name", Text),
     omitted(2, "generateName", Text),
     omitted(3, "namespace", Text),
