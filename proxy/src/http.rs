@@ -28,5 +28,6 @@ pub(crate) mod route;
 pub mod server;
 pub mod version;
 mod watch;
+pub(crate) mod websocket;
 pub mod write;
 mod yaml;

@@ -21,14 +21,23 @@ pub(crate) fn check(parts: &Parts) -> Result<(), ApiError> {
             "forbidden: the host \"{host}\" is not a loopback name: anonymous requests are served on loopback only"
         )));
     }
-    let Some(origin) = parts.headers.get(ORIGIN) else { return Ok(()) };
+    if !parts.headers.contains_key(ORIGIN) {
+        return Ok(());
+    }
     let upgrades =
         parts.headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
-    let from_here = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
-    if upgrades && from_here.is_some() && from_here == host.as_deref() {
+    if upgrades && !is_from_elsewhere(parts) {
         return Ok(());
     }
     Err(ApiError::forbidden("forbidden: anonymous requests from web pages (with an Origin) are not served"))
+}
+
+/// Whether a page of another host sent the request: its `Origin` is not the `Host`. Browsers let any page
+/// open a WebSocket, with whatever certificate they have, so this holds beyond loopback too.
+pub(crate) fn is_from_elsewhere(parts: &Parts) -> bool {
+    let Some(origin) = parts.headers.get(ORIGIN) else { return false };
+    let from = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+    from.is_none() || from != host(parts).as_deref()
 }
 
 /// Host and port as the client names them: HTTP/2's authority, or the only `Host` header.

@@ -21,7 +21,9 @@ use crate::http::locate::{Located, scope_of};
 use crate::http::options::wants_watch;
 use crate::http::path::{self, ResourcePath, SHARD_LEVEL_ONLY, ScopedPath, Target};
 use crate::http::write::{self, WriteRequest};
-use crate::http::{admin, discovery, get, guard, health, list, openapi, receive, respond, version, watch};
+use crate::http::{
+    admin, discovery, get, guard, health, list, openapi, receive, respond, version, watch, websocket,
+};
 use crate::metrics::labels::{ByCode, Class, Verb};
 use crate::scope::{Part, Scope};
 use crate::service::Api;
@@ -228,7 +230,10 @@ impl Call<'_> {
         let representation = accept::negotiate(&self.parts.headers, query, expected)?;
         let shape = representation.shape;
         let response = match (self.verb, &located.path.name) {
-            (Verb::Watch, _) => return watch::watch(api, &located, query, shape),
+            (Verb::Watch, _) => {
+                let response = watch::watch(api, &located, query, shape)?;
+                return Ok(websocket::switch(self.parts, response));
+            }
             (_, Some(name)) => get::get(api, &located, name, query, shape)?,
             (_, None) => list::list(api, &located, query, shape).await?,
         };

@@ -6,7 +6,7 @@
 //! with the same version for ever (README decision 3). Each event was encoded at ingest; here it gets a
 //! prefix and a suffix. All events that are ready go into one frame, because the system call is the cost.
 //!
-//! WebSocket upgrades are answered as plain watches for now, which makes fabric8 fall back to them.
+//! The same stream is cut into messages for who asks for a WebSocket ([`super::websocket`]).
 
 mod line;
 mod stream;

@@ -12,5 +12,6 @@ mod table;
 mod watch;
 mod watch_life;
 mod watch_list;
+mod websocket;
 mod world;
 mod yaml;

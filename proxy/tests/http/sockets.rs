@@ -17,14 +17,14 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::world::{PATIENCE, WIDGETS, World};
 
 /// A world with a listener.
-struct Served {
-    world: World,
-    server: Server,
-    address: String,
+pub(crate) struct Served {
+    pub(crate) world: World,
+    pub(crate) server: Server,
+    pub(crate) address: String,
 }
 
 impl Served {
-    async fn new(world: World, configure: impl FnOnce(&mut ServerConfig)) -> Self {
+    pub(crate) async fn new(world: World, configure: impl FnOnce(&mut ServerConfig)) -> Self {
         let mut config = ServerConfig::default();
         configure(&mut config);
         let server = Server::new(Front::ready(world.service.clone()), config);
@@ -35,27 +35,27 @@ impl Served {
         Self { world, server, address }
     }
 
-    async fn connect(&self) -> Connection {
+    pub(crate) async fn connect(&self) -> Connection {
         Connection(BufReader::new(TcpStream::connect(&self.address).await.expect("accepted")))
     }
 
-    fn refused(&self, limit: Limit) -> u64 {
+    pub(crate) fn refused(&self, limit: Limit) -> u64 {
         self.world.metrics().http.refusals.get_or_create(&limit.into()).get()
     }
 }
 
 /// HTTP/1.1 by hand.
-struct Connection(BufReader<TcpStream>);
+pub(crate) struct Connection(BufReader<TcpStream>);
 
 /// Status, headers in lower case, and the body if it has a length.
-struct Reply {
-    status: u16,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
     head: String,
     body: Bytes,
 }
 
 impl Connection {
-    async fn write(&mut self, text: impl AsRef<[u8]>) {
+    pub(crate) async fn write(&mut self, text: impl AsRef<[u8]>) {
         self.0.write_all(text.as_ref()).await.expect("the connection is open");
     }
 
@@ -71,7 +71,7 @@ impl Connection {
         line
     }
 
-    async fn reply(&mut self) -> Reply {
+    pub(crate) async fn reply(&mut self) -> Reply {
         let status_line = self.line().await;
         let status = status_line.split(' ').nth(1).unwrap_or_else(|| panic!("no status: {status_line:?}"));
         let status = status.parse().expect("a number");
@@ -112,7 +112,7 @@ impl Connection {
 }
 
 impl Reply {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     }
 

@@ -1,6 +1,7 @@
 //! The accept loop: from a listener to one task per connection, up to a bound.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -82,7 +83,7 @@ impl Server {
                     self.refuse(stream, L::PLAIN, metrics.as_ref());
                 }
                 Ok(stream) => {
-                    let open = Open::new(metrics);
+                    let open = Arc::new(Open::new(metrics));
                     let serve = connection::serve(self.clone(), handshake(stream), open);
                     self.connections.spawn(serve);
                 }

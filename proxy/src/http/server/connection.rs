@@ -2,6 +2,7 @@
 //!
 //! Owns the stream. Sends requests to the front, each with the access that the connection proved. Stops
 //! when the client closes it, when a bound is reached, gracefully at the server's stop, at once at its cut.
+//! A connection that becomes a WebSocket goes on as another task of the server, under the same bounds.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,9 +23,8 @@ use super::stall::Guarded;
 use super::{Server, ServerConfig};
 use crate::access::Access;
 use crate::body::Body;
-use crate::front::Front;
 use crate::http::respond;
-use crate::metrics::HttpMetrics;
+use crate::http::websocket::{self, Pace};
 use crate::metrics::labels::Limit;
 use crate::status::ApiError;
 
@@ -31,7 +32,7 @@ use crate::status::ApiError;
 const SLACK: usize = 2;
 
 /// Serves one connection.
-pub(super) async fn serve<S, F>(server: Server, handshake: F, open: Open)
+pub(super) async fn serve<S, F>(server: Server, handshake: F, open: Arc<Open>)
 where
     F: Future<Output = io::Result<(S, Access)>> + Send,
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -44,13 +45,8 @@ where
         return;
     };
     let progress = Arc::<Progress>::default();
-    let requests = Requests {
-        front: server.front.clone(),
-        access,
-        progress: Arc::clone(&progress),
-        config: config.clone(),
-        metrics: open.metrics.clone(),
-    };
+    let requests =
+        Requests { server: server.clone(), access, progress: Arc::clone(&progress), open: Arc::clone(&open) };
     let refused = |limit: Limit| {
         let metrics = open.metrics.clone();
         move || {
@@ -63,7 +59,7 @@ where
     let stream = Prompt::new(stream, Arc::clone(&progress), config.header_timeout, trickles);
     let stream = Guarded::new(stream, config.stall_timeout, refused(Limit::StalledReader));
     let builder = builder(config);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), requests));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), requests));
     let first_request = tokio::time::sleep(config.header_timeout);
     tokio::select! {
         _ = connection.as_mut() => return,
@@ -109,11 +105,10 @@ fn builder(config: &ServerConfig) -> Builder<TokioExecutor> {
 /// The service of one connection.
 #[derive(Clone)]
 struct Requests {
-    front: Front,
+    server: Server,
     access: Access,
     progress: Arc<Progress>,
-    config: ServerConfig,
-    metrics: Option<HttpMetrics>,
+    open: Arc<Open>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Requests {
@@ -123,8 +118,9 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let serving = self.progress.arrived(request.version());
-        if head_too_large(&request, &self.config) {
-            if let Some(metrics) = &self.metrics {
+        let config = &self.server.config;
+        if head_too_large(&request, config) {
+            if let Some(metrics) = &self.open.metrics {
                 metrics.refusals.get_or_create(&Limit::Head.into()).inc();
             }
             let error = ApiError::new(
@@ -132,21 +128,46 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
                 "RequestHeaderFieldsTooLarge",
                 format!(
                     "the request's head is too large: the limits are {} bytes and {} headers",
-                    self.config.header_bytes_max, self.config.headers_max
+                    config.header_bytes_max, config.headers_max
                 ),
             );
             let answer = respond::error(&error).map(|body| Answer::new(body, serving));
             return Box::pin(std::future::ready(Ok(answer)));
         }
         request.extensions_mut().insert(self.access.clone());
-        let served = self.front.clone().call(request);
+        // There only if the client asked for another protocol.
+        let upgrade = request.extensions().get::<OnUpgrade>().cloned();
+        let upgrade = upgrade.map(|upgrade| (upgrade, self.clone()));
+        let served = self.server.front.clone().call(request);
         Box::pin(async move {
-            let answer = served.await?;
+            let mut answer = served.await?;
             if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
                 serving.upgraded();
+                if let Some((upgrade, requests)) = upgrade {
+                    requests.go_on_as_websocket(upgrade, std::mem::take(answer.body_mut()));
+                }
             }
             Ok(answer.map(|body| Answer::new(body, serving)))
         })
+    }
+}
+
+impl Requests {
+    fn go_on_as_websocket(self, upgrade: OnUpgrade, events: Body) {
+        let Self { server, open, .. } = self;
+        let pace = Pace {
+            ping_interval: server.config.keep_alive_interval,
+            pong_timeout: server.config.keep_alive_timeout,
+        };
+        let cut = server.cut.clone();
+        server.connections.spawn(async move {
+            // Counted as open to its end.
+            let _open = open;
+            tokio::select! {
+                () = websocket::serve(upgrade, events, pace) => {}
+                () = cut.cancelled() => {}
+            }
+        });
     }
 }
 
