@@ -6,6 +6,7 @@
 //!
 //! [`BytesBody`] gives clients in the same process (`kube::Client`) the same chunks one by one.
 
+mod chunk;
 mod produce;
 mod weave;
 
@@ -17,7 +18,9 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
+use shardcache_storage::Piece;
 
+use chunk::Chunk;
 pub use produce::Sink;
 pub use weave::Weave;
 
@@ -42,7 +45,7 @@ pub enum BodyError {
 #[derive(Clone, Debug, Default)]
 pub struct Rope {
     /// No chunk is empty.
-    chunks: VecDeque<Bytes>,
+    chunks: VecDeque<Chunk>,
     len: usize,
 }
 
@@ -56,7 +59,15 @@ impl Rope {
     pub fn push(&mut self, chunk: Bytes) {
         if !chunk.is_empty() {
             self.len += chunk.len();
-            self.chunks.push_back(chunk);
+            self.chunks.push_back(Chunk::Bytes(chunk));
+        }
+    }
+
+    /// Appends part of an object; nothing if it is empty.
+    pub fn push_stored(&mut self, piece: Piece) {
+        if !piece.is_empty() {
+            self.len += piece.len();
+            self.chunks.push_back(Chunk::Stored(piece));
         }
     }
 
@@ -79,7 +90,7 @@ impl Rope {
     fn pop(&mut self) -> Option<Bytes> {
         let chunk = self.chunks.pop_front()?;
         self.len -= chunk.len();
-        Some(chunk)
+        Some(chunk.into())
     }
 }
 
@@ -97,13 +108,13 @@ impl Buf for Rope {
     }
 
     fn chunk(&self) -> &[u8] {
-        self.chunks.front().map_or(&[], |chunk| chunk)
+        self.chunks.front().map_or(&[], Chunk::as_ref)
     }
 
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let filled = self.chunks.len().min(slices.len());
         for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
-            *slice = IoSlice::new(chunk);
+            *slice = IoSlice::new(chunk.as_ref());
         }
         filled
     }
@@ -128,7 +139,7 @@ impl Buf for Rope {
         {
             let out = first.split_to(len);
             self.len -= len;
-            if first.is_empty() {
+            if first.len() == 0 {
                 self.chunks.pop_front();
             }
             return out;

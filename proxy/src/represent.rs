@@ -8,6 +8,8 @@
 
 use std::borrow::Cow;
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use serde_json::Value;
 use shardcache_storage::{DIGITS, Event, KeyParts, Object, ResourceVersion, Sizes, Span, Spans};
@@ -23,6 +25,7 @@ const PARTIAL_START_BETA: &[u8] =
     br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1beta1","metadata":"#;
 const PARTIAL_ITEM_START: &[u8] = br#"{"metadata":"#;
 const PARTIAL_END: &[u8] = b"}";
+const PARTIAL_ITEM_END: &[u8] = b"},";
 
 /// How one request wants objects of one type.
 #[derive(Debug)]
@@ -130,10 +133,19 @@ impl Form {
 
     /// Appends an object.
     pub fn object(&mut self, weave: &mut Weave, object: &Object) {
-        let (body, spans) = (object.body(), object.spans());
-        match &self.show {
-            Show::Row(_) => self.row(weave, Encoded { key: Some(object.parts()), body: &body, spans }),
-            _ => self.body(weave, &body, spans),
+        self.listed(weave, object, true);
+    }
+
+    /// Appends an object and, unless it is the last one, the comma that follows it in a list.
+    pub fn listed(&mut self, weave: &mut Weave, object: &Object, last: bool) {
+        if matches!(self.show, Show::Row(_)) {
+            let (body, spans) = (object.body(), object.spans());
+            self.row(weave, Encoded { key: Some(object.parts()), body: &body, spans });
+            if !last {
+                weave.fixed(b",");
+            }
+        } else {
+            self.put(weave, &Stored { object, comma: !last });
         }
     }
 
@@ -144,7 +156,7 @@ impl Form {
             let spans = previous.spans();
             match &self.show {
                 Show::Row(_) => self.row(weave, Encoded { key: Some(previous.parts()), body: &body, spans }),
-                _ => self.body(weave, &body, spans),
+                _ => self.put(weave, &Copied { body: &body, spans }),
             }
         }
     }
@@ -202,9 +214,9 @@ impl Form {
     /// The object as one piece; the stored bytes themselves if that is what was asked for.
     pub fn bytes(&mut self, object: &Object) -> Bytes {
         if matches!(self.show, Show::Object) {
-            let body = object.body();
-            if body[object.spans().api_version.range()] == self.api_version {
-                return body;
+            let stored = &object.body_bytes()[object.spans().api_version.range()];
+            if stored == self.api_version {
+                return object.body();
             }
         }
         let mut weave = Weave::new();
@@ -224,18 +236,21 @@ impl Form {
         }
     }
 
-    fn body(&self, weave: &mut Weave, body: &Bytes, spans: Spans) {
+    fn put(&self, weave: &mut Weave, source: &impl Source) {
+        let spans = source.spans();
         if let Show::Metadata(start) = self.show {
-            metadata(weave, start, body, spans);
+            weave.fixed(start);
+            source.put(weave, spans.metadata.range());
+            weave.fixed(if source.has_comma() { PARTIAL_ITEM_END } else { PARTIAL_END });
             return;
         }
-        let at = spans.api_version.range();
-        if body[at.clone()] == self.api_version {
-            weave.shared(body.clone());
+        let (at, end) = (spans.api_version.range(), source.body().len() + usize::from(source.has_comma()));
+        if source.body()[at.clone()] == self.api_version {
+            source.put(weave, 0..end);
         } else {
-            weave.shared(body.slice(..at.start));
+            source.put(weave, 0..at.start);
             weave.text(&self.api_version);
-            weave.shared(body.slice(at.end..));
+            source.put(weave, at.end..end);
         }
     }
 
@@ -249,7 +264,7 @@ impl Form {
         weave.text(format!(r#"{{"cells":{},"object":"#, rows.table.cells(key, body, spans)).as_bytes());
         let (alone, include, start) = (rows.alone, rows.include, rows.version.partial_start());
         match include {
-            IncludeObject::Object => self.body(weave, body, spans),
+            IncludeObject::Object => self.put(weave, &Copied { body, spans }),
             // A bookmark is nothing but its metadata.
             IncludeObject::None if key.is_some() => weave.fixed(b"null"),
             IncludeObject::None | IncludeObject::Metadata => metadata(weave, start, body, spans),
@@ -295,4 +310,60 @@ fn metadata(weave: &mut Weave, start: &'static [u8], body: &Bytes, spans: Spans)
     weave.fixed(start);
     weave.shared(body.slice(spans.metadata.range()));
     weave.fixed(PARTIAL_END);
+}
+
+/// Where the bytes of an object come from.
+trait Source {
+    fn body(&self) -> &[u8];
+    fn spans(&self) -> Spans;
+    /// Whether a comma follows the body.
+    fn has_comma(&self) -> bool;
+    /// Appends a part of the body and the comma.
+    fn put(&self, weave: &mut Weave, range: Range<usize>);
+}
+
+struct Stored<'a> {
+    object: &'a Object,
+    comma: bool,
+}
+
+impl Source for Stored<'_> {
+    fn body(&self) -> &[u8] {
+        self.object.body_bytes()
+    }
+
+    fn spans(&self) -> Spans {
+        self.object.spans()
+    }
+
+    fn has_comma(&self) -> bool {
+        self.comma
+    }
+
+    fn put(&self, weave: &mut Weave, range: Range<usize>) {
+        weave.stored(self.object, range);
+    }
+}
+
+struct Copied<'a> {
+    body: &'a Bytes,
+    spans: Spans,
+}
+
+impl Source for Copied<'_> {
+    fn body(&self) -> &[u8] {
+        self.body
+    }
+
+    fn spans(&self) -> Spans {
+        self.spans
+    }
+
+    fn has_comma(&self) -> bool {
+        false
+    }
+
+    fn put(&self, weave: &mut Weave, range: Range<usize>) {
+        weave.shared(self.body.slice(range));
+    }
 }

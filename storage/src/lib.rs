@@ -35,7 +35,7 @@ pub use key::{Key, KeyParts, NulInName, SEPARATOR, TypeName};
 pub use lineage::{Incarnation, Lineage, Opening, Standing};
 pub use memory::MemoryStore;
 pub use metrics::Metrics;
-pub use object::{BODY_MAX, Draft, Labels, Object, Record, RecordError, Span, Spans, Tombstone};
+pub use object::{BODY_MAX, Draft, Labels, Object, Piece, Record, RecordError, Span, Spans, Tombstone};
 #[cfg(feature = "redb")]
 pub use redb::{BackendFactory, Progress, ProgressFn, QuickRepair, RedbOptions, RedbStore};
 pub use resource_version::{

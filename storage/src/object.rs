@@ -21,19 +21,21 @@
 
 mod draft;
 mod header;
+mod piece;
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
 
 use bytes::Bytes;
+use triomphe::ThinArc;
 
 use crate::key::KeyParts;
 use crate::resource_version::{DIGITS, ResourceVersion, Revision};
 
 pub use draft::Draft;
 use header::{Header, checksum, put_u32, verify_checksum};
+pub use piece::Piece;
 
 /// Bytes before the key.
 pub(crate) const HEADER: usize = 68;
@@ -94,38 +96,62 @@ pub enum RecordError {
 }
 
 /// A committed object. Cheap to clone; ordered, compared and looked up by its key.
+///
+/// One allocation: its revision, its record, and after the record the comma that separates it from the
+/// next item of a list, so that a list is one piece of memory per object.
 #[derive(Clone)]
-pub struct Object(Arc<Inner>);
+pub struct Object(ThinArc<Revision, u8>);
 
-struct Inner {
-    revision: Revision,
-    header: Header,
-    record: Bytes,
-}
+/// What separates two items of a JSON list.
+const COMMA: u8 = b',';
 
-impl Object {
-    /// Reads a put record; checks lengths, offsets and checksum.
-    pub fn decode(revision: Revision, record: Bytes) -> Result<Self, RecordError> {
-        let header = Header::check(&record)?;
+/// A record in memory that nobody has checked yet.
+pub(crate) struct Unchecked(Object);
+
+impl Unchecked {
+    /// Copies a record; `buffer` is only used on the way.
+    pub(crate) fn copy(revision: Revision, record: &[u8], buffer: &mut Vec<u8>) -> Self {
+        buffer.clear();
+        buffer.reserve_exact(record.len() + 1);
+        buffer.extend_from_slice(record);
+        buffer.push(COMMA);
+        Self(Object(ThinArc::from_header_and_slice(revision, buffer)))
+    }
+
+    /// Checks that it is a put record: lengths, offsets and checksum.
+    pub(crate) fn check(self) -> Result<Object, RecordError> {
+        let record = self.0.record();
+        let header = Header::check(record)?;
         if header.op != OP_PUT {
             return Err(RecordError::Damaged("not a put"));
         }
-        verify_checksum(&record)?;
+        verify_checksum(record)?;
         // A draft's placeholder is digits too; what is on disk has a version.
         if record[header.body_at() + header.resource_version_at as usize] == b'0' {
             return Err(RecordError::Damaged("resourceVersion digits"));
         }
-        Ok(Self(Arc::new(Inner { revision, header, record })))
+        Ok(self.0)
+    }
+}
+
+impl Object {
+    /// Reads a put record; checks lengths, offsets and checksum.
+    pub fn decode(revision: Revision, record: &[u8]) -> Result<Self, RecordError> {
+        Unchecked::copy(revision, record, &mut Vec::new()).check()
     }
 
     /// The event that wrote this state of the object.
     pub fn revision(&self) -> Revision {
-        self.0.revision
+        self.0.header.header
+    }
+
+    fn header(&self) -> Header {
+        Header::parse(self.record()).expect("checked when the record is read")
     }
 
     /// `metadata.resourceVersion` of this state.
     pub fn resource_version(&self) -> ResourceVersion {
-        let at = self.0.header.resource_version_at as usize;
+        let at = self.header().resource_version_at as usize;
         let digits = &self.body_bytes()[at..at + DIGITS];
         let text = std::str::from_utf8(digits).expect("digits are checked when the record is read");
         ResourceVersion::parse(text).expect("digits are checked when the record is read")
@@ -137,7 +163,8 @@ impl Object {
     }
 
     fn key_bytes(&self) -> &[u8] {
-        &self.0.record[HEADER..HEADER + usize::from(self.0.header.key_len)]
+        let record = self.record();
+        &record[HEADER..HEADER + usize::from(u16::from_le_bytes([record[2], record[3]]))]
     }
 
     /// The parts of the key.
@@ -147,13 +174,13 @@ impl Object {
 
     /// `metadata.uid`, `""` if the object has none.
     pub fn uid(&self) -> &str {
-        self.0.header.uid(&self.0.record)
+        self.header().uid(self.record())
     }
 
     /// Labels in key order.
     pub fn labels(&self) -> Labels<'_> {
-        let start = HEADER + usize::from(self.0.header.key_len);
-        Labels(&self.0.record[start..start + self.0.header.labels_len as usize])
+        let header = self.header();
+        Labels(&self.record()[HEADER + usize::from(header.key_len)..header.body_at()])
     }
 
     /// The value of one label.
@@ -161,45 +188,68 @@ impl Object {
         self.labels().find(|(label, _)| *label == key).map(|(_, value)| value)
     }
 
-    /// The JSON as served; shares the record's memory.
+    /// The JSON as served; shares the record's memory. [`Object::piece`] is cheaper.
     pub fn body(&self) -> Bytes {
-        self.0.record.slice(self.0.header.body_at()..)
+        Bytes::from_owner(self.piece(0..self.body_bytes().len()))
     }
 
     /// The JSON as served, borrowed.
     pub fn body_bytes(&self) -> &[u8] {
-        &self.0.record[self.0.header.body_at()..]
+        &self.record()[self.header().body_at()..]
+    }
+
+    /// Part of the JSON as served and the one comma after it, borrowed.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    pub fn bytes(&self, range: std::ops::Range<usize>) -> &[u8] {
+        &self.memory()[self.header().body_at()..][range]
+    }
+
+    /// Part of the JSON as served and the one comma after it; shares the record's memory.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    pub fn piece(&self, range: std::ops::Range<usize>) -> Piece {
+        let at = self.header().body_at();
+        Piece::new(self.clone(), at + range.start..at + range.end)
     }
 
     /// Where things are inside [`Object::body`].
     pub fn spans(&self) -> Spans {
-        self.0.header.spans()
+        self.header().spans()
     }
 
     /// The revision this event superseded; [`Revision::ZERO`] if the object was new.
     pub fn previous_revision(&self) -> Revision {
-        self.0.header.previous
+        self.header().previous
     }
 
     /// Bytes of the whole record.
     pub fn size(&self) -> usize {
-        self.0.record.len()
+        self.record().len()
     }
 
     /// The type's interned id in the store file that holds the record.
     pub(crate) fn type_id(&self) -> u32 {
-        self.0.header.type_id
+        self.header().type_id
     }
 
     /// The record as it stands on disk.
-    pub(crate) fn record(&self) -> &Bytes {
-        &self.0.record
+    pub(crate) fn record(&self) -> &[u8] {
+        let memory = self.memory();
+        &memory[..memory.len() - 1]
+    }
+
+    /// The record and its comma.
+    fn memory(&self) -> &[u8] {
+        &self.0.slice
     }
 }
 
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.key().replace('\0', "|"), self.0.revision)
+        write!(f, "{}@{}", self.key().replace('\0', "|"), self.revision())
     }
 }
 
@@ -265,12 +315,12 @@ pub enum Record {
 
 impl Record {
     /// Reads either kind; checks lengths, offsets and checksum.
-    pub fn decode(revision: Revision, record: Bytes) -> Result<Self, RecordError> {
-        let header = Header::check(&record)?;
+    pub fn decode(revision: Revision, record: &[u8]) -> Result<Self, RecordError> {
+        let header = Header::check(record)?;
         if header.op == OP_PUT {
             return Object::decode(revision, record).map(Self::Put);
         }
-        verify_checksum(&record)?;
+        verify_checksum(record)?;
         let key = std::str::from_utf8(&record[HEADER..]).map_err(|_| RecordError::Damaged("key"))?;
         Ok(Self::Delete(Tombstone { type_id: header.type_id, previous: header.previous, key: key.into() }))
     }

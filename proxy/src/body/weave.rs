@@ -3,14 +3,17 @@
 //! An object of a few kilobytes is passed on as the chunk it is. Text between objects, and objects so
 //! small that one entry of a `writev` costs more than copying them, are gathered in one buffer.
 
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
+use shardcache_storage::Object;
 
 use super::{CHUNKS_MAX, Rope};
 
 /// Chunks up to this length are copied.
 const COPIED_MAX: usize = 512;
 /// Chunks left free in a full frame: what one more object may need.
-const RESERVE: usize = 8;
+const RESERVE: usize = 4;
 /// Bytes after which a frame is full, however few chunks it has.
 const FRAME_BYTES: usize = 256 << 10;
 
@@ -51,6 +54,16 @@ impl Weave {
         } else {
             self.flush();
             self.rope.push(bytes);
+        }
+    }
+
+    /// Appends part of an object's body and of the comma after it, copied only if it is short.
+    pub fn stored(&mut self, object: &Object, range: Range<usize>) {
+        if range.len() <= COPIED_MAX {
+            self.text.extend_from_slice(object.bytes(range));
+        } else {
+            self.flush();
+            self.rope.push_stored(object.piece(range));
         }
     }
 

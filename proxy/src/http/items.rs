@@ -100,26 +100,33 @@ pub(crate) enum Items {
 }
 
 impl Items {
-    /// Gives objects to `each`, which puts them into the frame, until the frame is full or none is
-    /// left. Whether more may be left.
-    pub(crate) fn fill(&mut self, weave: &mut Weave, mut each: impl FnMut(&mut Weave, &Object)) -> bool {
+    /// Gives objects to `each`, which puts them into the frame and is told of the last one, until the
+    /// frame is full or none is left. Whether more are left.
+    pub(crate) fn fill(
+        &mut self,
+        weave: &mut Weave,
+        mut each: impl FnMut(&mut Weave, &Object, bool),
+    ) -> bool {
         match self {
             Self::Picked(objects) => {
                 while !weave.is_full() {
                     let Some(object) = objects.next() else { return false };
-                    each(weave, &object);
+                    each(weave, &object, objects.len() == 0);
                 }
                 objects.len() > 0
             }
             Self::Walked { collection, after } => {
                 let mut stopped_at = None;
-                for object in collection.scan(after.as_deref()) {
-                    each(weave, object);
-                    if weave.is_full() {
+                let mut objects = collection.scan(after.as_deref()).peekable();
+                while let Some(object) = objects.next() {
+                    let last = objects.peek().is_none();
+                    each(weave, object, last);
+                    if !last && weave.is_full() {
                         stopped_at = Some(object.key().into());
                         break;
                     }
                 }
+                drop(objects);
                 let more = stopped_at.is_some();
                 *after = stopped_at.or_else(|| after.take());
                 more

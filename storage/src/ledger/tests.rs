@@ -102,6 +102,6 @@ fn the_version_in_the_body_is_the_events() {
     let object = staged.events[0].current.as_ref().expect("a put");
     assert_eq!(object.resource_version(), staged.events[0].resource_version);
     assert_eq!(object.type_id(), 7);
-    let again = Object::decode(object.revision(), object.record().clone()).expect("the checksum fits");
+    let again = Object::decode(object.revision(), object.record()).expect("the checksum fits");
     assert_eq!(again.body_bytes(), object.body_bytes());
 }

@@ -1,18 +1,17 @@
 //! An object on its way into the log.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
+use triomphe::ThinArc;
 
 use crate::key::Key;
 use crate::resource_version::{DIGITS, ResourceVersion, Revision};
 
 use super::header::{Header, checksum, put_u32};
-use super::{BODY_MAX, FORMAT, HEADER, Inner, OP_PUT, Object, RecordError, Spans};
+use super::{BODY_MAX, COMMA, FORMAT, HEADER, OP_PUT, Object, RecordError, Spans};
 
 /// An object that is encoded but not yet committed: no revision, no resourceVersion.
 #[derive(Clone)]
 pub struct Draft {
+    /// With room for the comma.
     record: Vec<u8>,
 }
 
@@ -42,7 +41,7 @@ impl Draft {
             packed.extend_from_slice(&(value.len() as u16).to_le_bytes());
             packed.extend_from_slice(value.as_bytes());
         }
-        let mut record = Vec::with_capacity(HEADER + key.len() + packed.len() + body.len());
+        let mut record = Vec::with_capacity(HEADER + key.len() + packed.len() + body.len() + 1);
         record.resize(HEADER, 0);
         record[0] = FORMAT;
         record[1] = OP_PUT;
@@ -98,15 +97,15 @@ impl Draft {
         version: ResourceVersion,
         previous: Revision,
     ) -> Object {
-        let mut header = Header::parse(&self.record).expect("checked by `new`");
-        (header.type_id, header.previous) = (type_id, previous);
+        let header = Header::parse(&self.record).expect("checked by `new`");
         let digits_at = header.body_at() + header.resource_version_at as usize;
         self.record[digits_at..digits_at + DIGITS].copy_from_slice(&version.digits());
         put_u32(&mut self.record, 4, type_id);
         self.record[8..16].copy_from_slice(&previous.0.to_le_bytes());
         let sum = checksum(&self.record);
         put_u32(&mut self.record, 64, sum);
-        Object(Arc::new(Inner { revision, header, record: Bytes::from(self.record.into_boxed_slice()) }))
+        self.record.push(COMMA);
+        Object(ThinArc::from_header_and_slice(revision, &self.record))
     }
 }
 

@@ -8,12 +8,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata};
 
 use crate::error::StorageError;
 use crate::key::TypeName;
-use crate::object::{Object, RecordHead};
+use crate::object::{Object, RecordHead, Unchecked};
 use crate::resource_version::{ResourceVersion, Revision};
 use crate::retention::{Entry, History};
 use crate::state::State;
@@ -48,7 +47,7 @@ struct TypeLoad {
     entries: VecDeque<Entry>,
 }
 
-type Chunk = Vec<(Revision, Bytes)>;
+type Chunk = Vec<Unchecked>;
 
 /// Reads everything.
 pub(crate) fn load(txn: &ReadTransaction, progress: Option<&ProgressFn>) -> Result<Loaded, StorageError> {
@@ -99,6 +98,7 @@ fn scan(
     let mut superseded: HashMap<Revision, (u32, usize)> = HashMap::new();
     let mut last = Revision::ZERO;
     let mut chunk = Vec::with_capacity(CHUNK_RECORDS);
+    let mut buffer = Vec::new();
     let mut told = began;
     for (records, row) in (1..).zip(table.iter().map_err(damaged)?.rev()) {
         let (key, value) = row.map_err(damaged)?;
@@ -122,7 +122,7 @@ fn scan(
                 let entry = types.get_mut(&id).and_then(|load| load.entries.get_mut(index));
                 entry.expect("it was pushed when the newer record was read").frees += record.len() as u32;
             }
-            None if !head.deletion => chunk.push((revision, Bytes::copy_from_slice(record))),
+            None if !head.deletion => chunk.push(Unchecked::copy(revision, record, &mut buffer)),
             None => {}
         }
         if chunk.len() == CHUNK_RECORDS
@@ -157,8 +157,8 @@ fn tell(progress: Option<&ProgressFn>, at: Progress) {
 fn decode(chunks: &Receiver<Chunk>) -> Result<HashMap<u32, Vec<Object>>, StorageError> {
     let mut objects: HashMap<u32, Vec<Object>> = HashMap::new();
     for chunk in chunks {
-        for (revision, record) in chunk {
-            let object = Object::decode(revision, record)?;
+        for record in chunk {
+            let object = record.check()?;
             objects.entry(object.type_id()).or_default().push(object);
         }
     }

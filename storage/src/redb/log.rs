@@ -128,7 +128,7 @@ impl RedbLog {
             let mut end = revs.upper_bound_mut(Bound::<u64>::Unbounded)?;
             for event in batch.events {
                 match &event.current {
-                    Some(object) => end.insert_before(event.revision.0, object.record().as_ref())?,
+                    Some(object) => end.insert_before(event.revision.0, object.record())?,
                     None => end.insert_before(event.revision.0, self.tombstone(event).as_slice())?,
                 }
             }

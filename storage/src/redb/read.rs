@@ -11,7 +11,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use redb::{ReadOnlyTable, ReadTransaction};
 
 use crate::change::Event;
@@ -177,7 +176,7 @@ fn put(revs: &Revs, revision: Revision) -> Result<Object, StorageError> {
 
 fn record(revs: &Revs, revision: Revision) -> Result<Record, StorageError> {
     let row = revs.get(revision.0).map_err(unreadable)?.ok_or_else(|| missing(revision, "a record"))?;
-    Ok(Record::decode(revision, Bytes::copy_from_slice(row.value()))?)
+    Ok(Record::decode(revision, row.value())?)
 }
 
 fn missing(revision: Revision, what: &str) -> StorageError {

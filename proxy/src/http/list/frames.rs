@@ -81,24 +81,17 @@ pub(super) fn body(api: &Api, lease: Arc<Lease>, frame: Frame, items: Items, for
         header: frame.header,
         items,
         form,
-        progress: Progress::Header,
+        ended: false,
         sent: Sent { metrics: api.metrics.list.clone(), objects: 0, bytes: 0 },
         lease,
     })
-}
-
-enum Progress {
-    Header,
-    /// Items, and whether one was sent.
-    Items(bool),
-    Done,
 }
 
 struct ListFrames {
     header: Vec<u8>,
     items: Items,
     form: Form,
-    progress: Progress,
+    ended: bool,
     /// Bytes still to come.
     len: Option<u64>,
     sent: Sent,
@@ -108,27 +101,20 @@ struct ListFrames {
 impl Frames for ListFrames {
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Rope, BodyError>>> {
         let this = self.get_mut();
-        let mut first = match this.progress {
-            Progress::Header => true,
-            Progress::Items(any) => !any,
-            Progress::Done => return Poll::Ready(None),
-        };
+        if this.ended {
+            return Poll::Ready(None);
+        }
         this.lease.proceed()?;
         let mut weave = Weave::new();
         weave.text(&std::mem::take(&mut this.header));
         let (form, sent) = (&mut this.form, &mut this.sent);
-        let more = this.items.fill(&mut weave, |weave, object| {
-            if !first {
-                weave.fixed(b",");
-            }
-            first = false;
-            form.object(weave, object);
+        let more = this.items.fill(&mut weave, |weave, object, last| {
+            form.listed(weave, object, last);
             sent.objects += 1;
         });
-        this.progress = Progress::Items(!first);
         if !more {
             weave.fixed(TRAILER);
-            this.progress = Progress::Done;
+            this.ended = true;
         }
         let rope = weave.take();
         this.sent.bytes += rope.len() as u64;

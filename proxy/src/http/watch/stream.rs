@@ -145,7 +145,7 @@ impl Stream {
         while more {
             let mut weave = Weave::new();
             let (form, mut sent) = (&mut self.form, 0);
-            more = items.fill(&mut weave, |weave, object| {
+            more = items.fill(&mut weave, |weave, object, _| {
                 line::added(weave, form, object);
                 sent += 1;
             });
