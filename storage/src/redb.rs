@@ -11,8 +11,10 @@
 
 mod backup;
 mod disk;
+mod early;
 mod handle;
 mod load;
+mod load_order;
 mod log;
 mod open;
 mod options;
@@ -62,7 +64,7 @@ impl RedbStore {
         let factory = directory.factory();
         // redb trusts the allocator state of a file that was closed or synced in order; were it damaged,
         // live pages would be handed out again. Records carry checksums of their own, this does not.
-        let opened = guarded(&options, factory, true)?;
+        let opened = guarded(&options, &factory, Some(&directory))?;
         directory.settle().map_err(|error| StorageError::Open {
             path: options.path.clone(),
             problem: format!("the new store cannot get its name: {error}"),
@@ -74,9 +76,9 @@ impl RedbStore {
     /// writes; nothing is locked, and an empty file is a new store.
     pub fn open_with_backend(
         options: RedbOptions,
-        factory: BackendFactory,
+        factory: &BackendFactory,
     ) -> Result<Arc<Self>, StorageError> {
-        let opened = guarded(&options, factory, false)?;
+        let opened = guarded(&options, factory, None)?;
         Ok(Self::start(options, opened, None))
     }
 
@@ -108,10 +110,10 @@ impl RedbStore {
 /// since; for whoever opens a store that is one more way of being damaged.
 fn guarded(
     options: &RedbOptions,
-    factory: BackendFactory,
-    verify: bool,
+    factory: &BackendFactory,
+    directory: Option<&open::Directory>,
 ) -> Result<open::Opened, StorageError> {
-    catch_unwind(AssertUnwindSafe(|| open::open(options, factory, verify))).unwrap_or_else(|_| {
+    catch_unwind(AssertUnwindSafe(|| open::open(options, factory, directory))).unwrap_or_else(|_| {
         Err(StorageError::Corrupt("its structure is broken: restore a backup".to_owned()))
     })
 }

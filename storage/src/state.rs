@@ -41,7 +41,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    fn add(&mut self, object: &Object) {
+    pub(crate) fn add(&mut self, object: &Object) {
         let spans = object.spans();
         self.bodies += object.body_bytes().len() as u64;
         self.api_versions += u64::from(spans.api_version.len);
@@ -116,16 +116,18 @@ impl State {
         objects.floor = objects.floor.max(floor);
     }
 
-    /// Adds the objects of a type, in key order; used once, at load. Two of one key are an error:
-    /// only one of them can be the newest.
+    /// Adds the objects of a type, in key order, with the sums over them; used once, at load. Two of one
+    /// key are an error: only one of them can be the newest.
     pub(crate) fn load(
         &mut self,
         type_name: TypeName,
+        sizes: Sizes,
         objects: impl IntoIterator<Item = Object>,
     ) -> Result<(), RecordError> {
         let loaded = self.types.entry(type_name).or_default();
+        loaded.sizes = sizes;
         for object in objects {
-            if loaded.insert(object).is_some() {
+            if loaded.set.insert(object).is_some() {
                 return Err(RecordError::Damaged("two states of one object count as the newest"));
             }
         }

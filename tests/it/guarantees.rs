@@ -62,7 +62,7 @@ async fn i1_durable_first() {
     let disk = gate.clone();
     let factory: BackendFactory = Arc::new(move || Ok(Box::new(GatedDisk::new(disk.clone()))));
     let options = RedbOptions::new("unused");
-    let opening = tokio::task::spawn_blocking(|| RedbStore::open_with_backend(options, factory));
+    let opening = tokio::task::spawn_blocking(move || RedbStore::open_with_backend(options, &factory));
     let store = opening.await.expect("joined").expect("an empty disk is a new store");
     let stand = Stand::over(store, &Setting::default()).await;
     let wire = stand.wire();

@@ -5,7 +5,6 @@
 //! disk, through a database opened anew on the same file.
 
 use std::fmt;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -18,8 +17,6 @@ use crate::error::StorageError;
 use super::disk::{BackendFactory, Disk, DiskState, Overlay};
 use super::options::QuickRepair;
 
-/// How much is read at a time when a file is read ahead.
-const PREWARM_BYTES: usize = 1 << 20;
 /// Page cache of the database that serves reads after a failure.
 const OVERLAY_CACHE_BYTES: usize = 16 << 20;
 
@@ -42,8 +39,8 @@ enum Slot {
 }
 
 impl Handle {
-    /// Opens the file, or makes a database in an empty one. Reads it once front to back, so that the
-    /// scan that follows finds it in the page cache. `verify` checks every page, repairing what can be.
+    /// Opens the file, or makes a database in an empty one. `verify` checks every page, repairing what
+    /// can be.
     pub(crate) fn open(
         factory: BackendFactory,
         cache_bytes: usize,
@@ -52,7 +49,6 @@ impl Handle {
     ) -> Result<Self, redb::Error> {
         let disk = DiskState::default();
         let file = Disk::new(factory()?, disk.clone())?;
-        prewarm(&file)?;
         let database = Builder::new()
             .set_cache_size(cache_bytes)
             .set_check_integrity_on_open(verify)
@@ -159,16 +155,4 @@ pub(crate) fn unreadable(error: impl Into<redb::Error>) -> StorageError {
         redb::Error::Corrupted(problem) => StorageError::Corrupt(problem),
         other => StorageError::ReadOnly(format!("history cannot be read: {other}")),
     }
-}
-
-fn prewarm(file: &Disk) -> io::Result<()> {
-    let len = file.len()?;
-    let mut buffer = vec![0; PREWARM_BYTES.min(len as usize)];
-    let mut at = 0;
-    while at < len {
-        let part = buffer.len().min((len - at) as usize);
-        file.read(at, &mut buffer[..part])?;
-        at += part as u64;
-    }
-    Ok(())
 }

@@ -2,9 +2,10 @@
 //!
 //! Every record names the one it supersedes, so going backwards a record is the newest of its key
 //! unless a later one named it: no key is looked up, and superseded bodies are never copied. Two
-//! threads: one scans, one checks and decodes.
+//! threads: one scans, one checks, decodes and sorts.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -12,11 +13,12 @@ use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata};
 
 use crate::error::StorageError;
 use crate::key::TypeName;
-use crate::object::{Object, RecordHead, Unchecked};
+use crate::object::{RecordHead, Unchecked};
 use crate::resource_version::{ResourceVersion, Revision};
 use crate::retention::{Entry, History};
 use crate::state::State;
 
+use super::load_order::InOrder;
 use super::options::{Progress, ProgressFn};
 use super::tables::{self, damaged};
 
@@ -50,13 +52,20 @@ struct TypeLoad {
 type Chunk = Vec<Unchecked>;
 
 /// Reads everything.
-pub(crate) fn load(txn: &ReadTransaction, progress: Option<&ProgressFn>) -> Result<Loaded, StorageError> {
+///
+/// # Errors
+/// [`StorageError::Corrupt`] if the rows do not fit together; [`StorageError::Closed`] once `stop` is set.
+pub(crate) fn load(
+    txn: &ReadTransaction,
+    progress: Option<&ProgressFn>,
+    stop: &AtomicBool,
+) -> Result<Loaded, StorageError> {
     let mut types = types(txn)?;
     let newest_floor = types.values().map(|load| load.floor).max().unwrap_or_default();
     let (chunks, received) = sync_channel(CHUNKS_WAITING);
     let (last, objects) = std::thread::scope(|scope| {
         let decoder = scope.spawn(move || decode(&received));
-        let last = scan(txn, &mut types, &chunks, progress);
+        let last = scan(txn, &mut types, &chunks, progress, stop);
         drop(chunks);
         let objects = decoder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok::<_, StorageError>((last?, objects))
@@ -66,7 +75,9 @@ pub(crate) fn load(txn: &ReadTransaction, progress: Option<&ProgressFn>) -> Resu
     let mut type_ids = HashMap::new();
     let mut objects = objects;
     for (id, load) in types {
-        state.load(load.name.clone(), objects.remove(&id).unwrap_or_default())?;
+        if let Some(objects) = objects.remove(&id) {
+            state.load(load.name.clone(), objects.sums(), objects.sorted())?;
+        }
         state.set_floor(&load.name, load.floor);
         type_ids.insert(load.name.clone(), id);
         history.load(load.name, load.floor, load.entries);
@@ -90,6 +101,7 @@ fn scan(
     types: &mut HashMap<u32, TypeLoad>,
     chunks: &SyncSender<Chunk>,
     progress: Option<&ProgressFn>,
+    stop: &AtomicBool,
 ) -> Result<Revision, StorageError> {
     let began = Instant::now();
     let table = txn.open_table(tables::REVS).map_err(damaged)?;
@@ -131,9 +143,14 @@ fn scan(
             // The decoder stopped at a damaged record; its error is the answer.
             return Ok(last);
         }
-        if records % 1024 == 0 && told.elapsed() >= PROGRESS_EVERY {
-            told = Instant::now();
-            tell(progress, Progress { records, total, elapsed: began.elapsed() });
+        if records % 1024 == 0 {
+            if stop.load(Ordering::Relaxed) {
+                return Err(StorageError::Closed);
+            }
+            if told.elapsed() >= PROGRESS_EVERY {
+                told = Instant::now();
+                tell(progress, Progress { records, total, elapsed: began.elapsed() });
+            }
         }
     }
     if !superseded.is_empty() {
@@ -153,9 +170,9 @@ fn tell(progress: Option<&ProgressFn>, at: Progress) {
     }
 }
 
-/// Checks and decodes live records; gives them in key order by type.
-fn decode(chunks: &Receiver<Chunk>) -> Result<HashMap<u32, Vec<Object>>, StorageError> {
-    let mut objects: HashMap<u32, Vec<Object>> = HashMap::new();
+/// Checks and decodes live records; gives them by type.
+fn decode(chunks: &Receiver<Chunk>) -> Result<HashMap<u32, InOrder>, StorageError> {
+    let mut objects: HashMap<u32, InOrder> = HashMap::new();
     for chunk in chunks {
         for record in chunk {
             let object = record.check()?;
@@ -163,7 +180,7 @@ fn decode(chunks: &Receiver<Chunk>) -> Result<HashMap<u32, Vec<Object>>, Storage
         }
     }
     for objects in objects.values_mut() {
-        objects.sort_unstable();
+        objects.sort();
     }
     Ok(objects)
 }

@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use redb::backends::FileBackend;
@@ -19,6 +20,7 @@ use crate::retention::Ages;
 use crate::state::State;
 
 use super::disk::BackendFactory;
+use super::early;
 use super::handle::Handle;
 use super::load::{self, Loaded};
 use super::log::{Clock, RedbLog, Shared};
@@ -104,6 +106,14 @@ impl Directory {
         })
     }
 
+    /// Has the kernel read the whole file, in its own time: what is read next may already be there.
+    pub(crate) fn read_ahead(&self) {
+        if let Ok(file) = File::open(self.path.join(FILE)) {
+            // Advice; where it is not taken, reading is slower and nothing else.
+            let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::WillNeed);
+        }
+    }
+
     /// Gives a new store its name; called once the incarnation is durable.
     pub(crate) fn settle(&self) -> io::Result<()> {
         if self.is_new {
@@ -118,19 +128,28 @@ impl Directory {
     }
 }
 
-/// Opens the file, loads it, and begins an incarnation; `verify` has redb check every page first.
+/// Opens the file, loads it, and begins an incarnation. Of a store that is in `directory` already, redb
+/// checks every page, while it is being loaded.
 pub(crate) fn open(
     options: &RedbOptions,
-    factory: BackendFactory,
-    verify: bool,
+    factory: &BackendFactory,
+    directory: Option<&Directory>,
 ) -> Result<Opened, StorageError> {
     let began = Instant::now();
     let path = options.path.join(FILE);
-    let handle = Handle::open(factory, options.cache_bytes, options.quick_repair, verify)
-        .map_err(|error| cannot_open(&path, error))?;
+    let progress = options.progress.as_ref();
+    let open = |verify| Handle::open(Arc::clone(factory), options.cache_bytes, options.quick_repair, verify);
+    let opened = match directory.filter(|directory| !directory.is_new) {
+        Some(directory) => early::load_beside(factory, progress, || directory.read_ahead(), || open(true)),
+        None => open(false).map(|handle| (handle, None)),
+    };
+    let (handle, early) = opened.map_err(|error| cannot_open(&path, error))?;
     let meta = existing_or_new(&handle, &path)?;
     let txn = handle.begin_read()?;
-    let loaded = load::load(&txn, options.progress.as_ref())?;
+    let loaded = match early {
+        Some(loaded) => loaded,
+        None => load::load(&txn, progress, &AtomicBool::new(false))?,
+    };
     let rows = tables::rows(&txn, INCS, |index, row| Ok((index, tables::decode_incarnation(row)?)))?;
     let times = tables::rows(&txn, TIMES, |revision, ms| Ok((Revision(revision), ms)))?;
     drop(txn);

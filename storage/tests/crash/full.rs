@@ -30,7 +30,7 @@ async fn fill_and_free(room: u64, quick_repair: QuickRepair) {
     let context = format!("{room} bytes of room, {quick_repair:?}");
     let disk = SimDisk::default();
     let mut random = StdRng::seed_from_u64(room);
-    let store = RedbStore::open_with_backend(options(0, quick_repair), disk.factory()).expect("opens");
+    let store = RedbStore::open_with_backend(options(0, quick_repair), &disk.factory()).expect("opens");
     let mut following = store.subscribe();
     let mut witness = Witness::of(&*store);
     disk.set_capacity(Some(disk.len() + room));
@@ -55,7 +55,7 @@ async fn fill_and_free(room: u64, quick_repair: QuickRepair) {
     }
     disk.lose_power(room);
     drop(store.close().await);
-    let store = RedbStore::open_with_backend(options(1, quick_repair), disk.factory()).expect("opens");
+    let store = RedbStore::open_with_backend(options(1, quick_repair), &disk.factory()).expect("opens");
     witness.check(&*store, &context).await;
     store.close().await.expect("closes");
 }
@@ -77,7 +77,7 @@ async fn b109_a_full_disk_recovers_without_quick_repair_too() {
 #[tokio::test]
 async fn b109_an_idle_store_notices_by_itself_that_there_is_space() {
     let disk = SimDisk::default();
-    let store = RedbStore::open_with_backend(options(0, QuickRepair::On), disk.factory()).expect("opens");
+    let store = RedbStore::open_with_backend(options(0, QuickRepair::On), &disk.factory()).expect("opens");
     let mut random = StdRng::seed_from_u64(1);
     disk.set_capacity(Some(disk.len()));
     while store.commit(random_batch(&mut random)).await.is_ok() {}

@@ -23,7 +23,7 @@ async fn lose_power_again_and_again(quick_repair: QuickRepair, seed: u64) {
         if random.random_bool(0.3) {
             disk.power_off_after(random.random_range(0..40));
         }
-        let store = match RedbStore::open_with_backend(options(round, quick_repair), disk.factory()) {
+        let store = match RedbStore::open_with_backend(options(round, quick_repair), &disk.factory()) {
             Ok(store) => store,
             Err(error) => {
                 assert!(!matches!(error, shardcache_storage::StorageError::Corrupt(_)), "{context}: {error}");
@@ -43,7 +43,7 @@ async fn lose_power_again_and_again(quick_repair: QuickRepair, seed: u64) {
         drop(store.close().await);
     }
     let store =
-        RedbStore::open_with_backend(options(rounds() + 1, quick_repair), disk.factory()).expect("opens");
+        RedbStore::open_with_backend(options(rounds() + 1, quick_repair), &disk.factory()).expect("opens");
     witness.expect("some round wrote").check(&*store, "at the end").await;
     store.close().await.expect("closes");
 }
@@ -67,14 +67,16 @@ async fn i1_i3_i5_hold_when_the_power_goes_at_each_single_operation() {
     for at in 0..150 {
         let disk = SimDisk::default();
         let mut random = StdRng::seed_from_u64(7);
-        let store = RedbStore::open_with_backend(options(0, QuickRepair::On), disk.factory()).expect("opens");
+        let store =
+            RedbStore::open_with_backend(options(0, QuickRepair::On), &disk.factory()).expect("opens");
         let mut witness = Witness::of(&*store);
         witness.commit(&*store, random_batch(&mut random)).await.expect("writes");
         disk.power_off_after(at);
         while witness.commit(&*store, random_batch(&mut random)).await.is_ok() {}
         disk.lose_power(at);
         drop(store.close().await);
-        let store = RedbStore::open_with_backend(options(1, QuickRepair::On), disk.factory()).expect("opens");
+        let store =
+            RedbStore::open_with_backend(options(1, QuickRepair::On), &disk.factory()).expect("opens");
         witness.check(&*store, &format!("after {at} operations")).await;
         store.close().await.expect("closes");
     }
@@ -86,7 +88,7 @@ async fn a_killed_process_loses_nothing_that_it_wrote() {
     let mut random = StdRng::seed_from_u64(3);
     for round in 0..20 {
         let store =
-            RedbStore::open_with_backend(options(round, QuickRepair::On), disk.factory()).expect("opens");
+            RedbStore::open_with_backend(options(round, QuickRepair::On), &disk.factory()).expect("opens");
         let mut witness = Witness::of(&*store);
         for _ in 0..10 {
             witness.commit(&*store, random_batch(&mut random)).await.expect("writes");
@@ -94,7 +96,7 @@ async fn a_killed_process_loses_nothing_that_it_wrote() {
         disk.kill_process();
         drop(store.close().await);
         let again =
-            RedbStore::open_with_backend(options(round, QuickRepair::On), disk.factory()).expect("opens");
+            RedbStore::open_with_backend(options(round, QuickRepair::On), &disk.factory()).expect("opens");
         witness.check(&*again, &format!("round {round}")).await;
         again.close().await.expect("closes");
     }

@@ -16,13 +16,14 @@ async fn fail_the_sync(k: u64, pages: FailedPages) {
     let disk = SimDisk::default();
     let mut random = StdRng::seed_from_u64(k);
     disk.fail_sync(k);
-    let opened = RedbStore::open_with_backend(options(0, QuickRepair::On), disk.factory());
+    let opened = RedbStore::open_with_backend(options(0, QuickRepair::On), &disk.factory());
     let Ok(store) = opened else {
         // The opening itself needs a few syncs; it fails, and the next one finds nothing or a store.
         assert!(k < 20, "{context}");
         disk.after_failed_sync(pages);
         disk.kill_process();
-        let store = RedbStore::open_with_backend(options(1, QuickRepair::On), disk.factory()).expect("opens");
+        let store =
+            RedbStore::open_with_backend(options(1, QuickRepair::On), &disk.factory()).expect("opens");
         assert!(store.subscribe().state.is_empty());
         store.close().await.expect("closes");
         return;
@@ -43,7 +44,7 @@ async fn fail_the_sync(k: u64, pages: FailedPages) {
     witness.check_log(&*store, &context).await;
     disk.kill_process();
     drop(store.close().await);
-    let store = RedbStore::open_with_backend(options(1, QuickRepair::On), disk.factory()).expect("opens");
+    let store = RedbStore::open_with_backend(options(1, QuickRepair::On), &disk.factory()).expect("opens");
     witness.check(&*store, &context).await;
     store.close().await.expect("closes");
 }
@@ -61,14 +62,14 @@ async fn d14_a_failed_sync_is_followed_by_a_power_loss() {
         let disk = SimDisk::default();
         let mut random = StdRng::seed_from_u64(k);
         let store =
-            RedbStore::open_with_backend(options(0, QuickRepair::Off), disk.factory()).expect("opens");
+            RedbStore::open_with_backend(options(0, QuickRepair::Off), &disk.factory()).expect("opens");
         let mut witness = Witness::of(&*store);
         disk.fail_sync(k);
         while witness.commit(&*store, random_batch(&mut random)).await.is_ok() {}
         disk.lose_power(k);
         drop(store.close().await);
         let store =
-            RedbStore::open_with_backend(options(1, QuickRepair::Off), disk.factory()).expect("opens");
+            RedbStore::open_with_backend(options(1, QuickRepair::Off), &disk.factory()).expect("opens");
         witness.check(&*store, &format!("sync {k}")).await;
         store.close().await.expect("closes");
     }

@@ -53,7 +53,7 @@ impl Disk {
         options.cache_bytes = 1 << 20;
         let disk = self.clone();
         let factory: BackendFactory = Arc::new(move || Ok(Box::new(disk.clone())));
-        RedbStore::open_with_backend(options, factory).map(|store| store as Arc<dyn Store>)
+        RedbStore::open_with_backend(options, &factory).map(|store| store as Arc<dyn Store>)
     }
 
     fn lock(&self) -> MutexGuard<'_, Mood> {
