@@ -4,7 +4,10 @@
 //! - `.name`, where `\.` is a dot in the name, and `['name']`, whose content is read in the same way;
 //! - `[n]`, `[-n]`, `[from:to:step]`, `[*]`, `.*`, and unions of those, `[0,2]`;
 //! - `[?(@.path OP literal)]` and `[?(@.path)]`, with one comparison at most;
-//! - `..name`.
+//! - `..name`, once.
+//!
+//! What a path costs is bounded by the size of the object: everything that finds one value several times
+//! (unions, `..`) is allowed once, because a chain of them would multiply.
 //!
 //! Where the two differ: a slice that ends beyond its list shows its first element here and nothing in
 //! kube-apiserver; a comparison of different types is false here and empties the cell there. Ranges,
@@ -16,6 +19,11 @@ use jsonpath_rust::parser::parse_json_path;
 use jsonpath_rust::query::js_path_process;
 use serde_json::Value;
 
+/// Longest path that is read, in bytes.
+const LEN_MAX: usize = 1024;
+/// Indexes and slices in a union.
+const UNION_MAX: usize = 16;
+
 /// A path that was understood.
 #[derive(Debug)]
 pub(super) struct Path(JpQuery);
@@ -23,14 +31,30 @@ pub(super) struct Path(JpQuery);
 impl Path {
     /// Reads a path without its braces.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let mut query = String::from("$");
+        if text.len() > LEN_MAX {
+            return None;
+        }
+        let mut query = Query { text: String::from("$"), multiplied: false };
         translate(text, &mut query)?;
-        parse_json_path(&query).ok().map(Self)
+        parse_json_path(&query.text).ok().map(Self)
     }
 
     /// The first value at the path.
     pub(super) fn first<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         js_path_process(&self.0, value).ok()?.into_iter().next().map(|found| found.val)
+    }
+}
+
+/// An RFC 9535 query in the making.
+struct Query {
+    text: String,
+    /// Whether it has a segment that may find a value more than once.
+    multiplied: bool,
+}
+
+impl Query {
+    fn multiply(&mut self) -> Option<()> {
+        (!std::mem::replace(&mut self.multiplied, true)).then_some(())
     }
 }
 
@@ -40,7 +64,7 @@ pub(super) fn is_metadata(text: &str) -> bool {
 }
 
 /// Appends the segments of `text` to an RFC 9535 query.
-fn translate(text: &str, query: &mut String) -> Option<()> {
+fn translate(text: &str, query: &mut Query) -> Option<()> {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         if matches!(first, ' ' | '@' | '$') {
@@ -55,7 +79,8 @@ fn translate(text: &str, query: &mut String) -> Option<()> {
             rest = after;
         } else if let Some(name) = rest.strip_prefix("..") {
             let (name, after) = name.split_at(name_end(name));
-            query.push_str("..");
+            query.multiply()?;
+            query.text.push_str("..");
             push_name(name, query);
             rest = after;
         } else if let Some(name) = rest.strip_prefix('.') {
@@ -82,18 +107,18 @@ fn name_end(text: &str) -> usize {
     text.len()
 }
 
-fn push_name(name: &str, query: &mut String) {
+fn push_name(name: &str, query: &mut Query) {
     if name == "*" {
-        query.push_str("[*]");
+        query.text.push_str("[*]");
         return;
     }
-    query.push('[');
-    query.push_str(&Value::from(name.replace('\\', "")).to_string());
-    query.push(']');
+    query.text.push('[');
+    query.text.push_str(&Value::from(name.replace('\\', "")).to_string());
+    query.text.push(']');
 }
 
 /// What stands between brackets: a name, or indexes and slices.
-fn translate_selectors(text: &str, query: &mut String) -> Option<()> {
+fn translate_selectors(text: &str, query: &mut Query) -> Option<()> {
     if let Some(name) = text.strip_prefix('\'').and_then(|name| name.strip_suffix('\''))
         && !name.contains('\'')
     {
@@ -103,7 +128,10 @@ fn translate_selectors(text: &str, query: &mut String) -> Option<()> {
         let digits = text.strip_prefix('-').unwrap_or(text);
         digits.is_empty() || digits.bytes().all(|byte| byte.is_ascii_digit())
     };
-    let selectors: Vec<&str> = text.split(',').map(str::trim).collect();
+    let selectors: Vec<&str> = text.split(',').map(str::trim).take(UNION_MAX + 1).collect();
+    if selectors.len() > UNION_MAX {
+        return None;
+    }
     for selector in &selectors {
         let numbers: Vec<&str> = selector.split(':').collect();
         let slice = numbers.len() <= 3 && numbers.iter().all(|number| is_number(number));
@@ -111,9 +139,12 @@ fn translate_selectors(text: &str, query: &mut String) -> Option<()> {
             return None;
         }
     }
-    query.push('[');
-    query.push_str(&selectors.join(","));
-    query.push(']');
+    if selectors.len() > 1 {
+        query.multiply()?;
+    }
+    query.text.push('[');
+    query.text.push_str(&selectors.join(","));
+    query.text.push(']');
     Some(())
 }
 
@@ -133,9 +164,9 @@ fn filter_end(text: &str) -> Option<usize> {
     None
 }
 
-fn translate_filter(text: &str, query: &mut String) -> Option<()> {
+fn translate_filter(text: &str, query: &mut Query) -> Option<()> {
     const OPERATORS: [char; 4] = ['!', '<', '>', '='];
-    query.push_str("[?");
+    query.text.push_str("[?");
     if let Some(at) = text.find(OPERATORS) {
         let (left, rest) = text.split_at(at);
         let right = rest.trim_start_matches(OPERATORS);
@@ -144,40 +175,51 @@ fn translate_filter(text: &str, query: &mut String) -> Option<()> {
             return None;
         }
         translate_operand(left, query)?;
-        query.push_str(operator);
+        query.text.push_str(operator);
         translate_operand(right, query)?;
     } else {
         translate_operand(text, query)?;
     }
-    query.push(']');
+    query.text.push(']');
     Some(())
 }
 
 /// A path from the element, or a literal.
-fn translate_operand(text: &str, query: &mut String) -> Option<()> {
+fn translate_operand(text: &str, query: &mut Query) -> Option<()> {
     let text = text.trim();
     match text.chars().next()? {
         '@' | '.' => {
-            query.push('@');
+            query.text.push('@');
             translate(text, query)
         }
         quote @ ('"' | '\'') => {
             let literal = text[1..].strip_suffix(quote).filter(|literal| !literal.contains('\\'))?;
-            query.push_str(&Value::from(literal).to_string());
+            query.text.push_str(&Value::from(literal).to_string());
             Some(())
         }
         _ => {
             let literal = matches!(text, "true" | "false") || text.parse::<f64>().is_ok();
-            literal.then(|| query.push_str(text))
+            literal.then(|| query.text.push_str(text))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_text_panics_and_what_is_understood_is_found_or_not(text in "[.\\[\\]a-c0-9*?(@)=<'\"\\\\,: -]{0,24}") {
+            let object = json!({"a": [{"b": 1, "c": [[1, 2], []]}, {"a": null}], "b": {"c": "x"}});
+            if let Some(path) = Path::parse(&text) {
+                let _ = path.first(&object);
+            }
+        }
+    }
 
     fn first(path: &str, value: &Value) -> Option<Value> {
         Path::parse(path).unwrap_or_else(|| panic!("{path} is understood")).first(value).cloned()
@@ -259,6 +301,11 @@ mod tests {
             ".a} {.b",
             "{.a}",
             "range .items[*]",
+            "..a..b",
+            ".a[0,1].b[0,1]",
+            ".a[0,1]..b",
+            ".a[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]",
+            &".a".repeat(600),
         ] {
             assert!(Path::parse(path).is_none(), "{path}");
         }

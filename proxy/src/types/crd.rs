@@ -14,6 +14,9 @@ use super::columns::{Column, Written};
 use super::schema::Schema;
 use super::{TypeInfo, VersionInfo, version};
 
+/// Columns that are shown; nobody reads more, and each costs every row something.
+const COLUMNS_MAX: usize = 100;
+
 /// Why a definition is not served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CrdError {
@@ -156,6 +159,7 @@ fn served_versions(
                 .unwrap_or_default()
                 .into_iter()
                 .map(Column::from)
+                .take(COLUMNS_MAX)
                 .collect(),
             schema: version
                 .schema

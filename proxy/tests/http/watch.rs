@@ -1,9 +1,9 @@
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use shardcache_proxy::cache::CacheConfig;
 use shardcache_storage::{MemoryStore, Opening, Revision, TypeName};
 
-use crate::world::{WIDGETS, World, put};
+use crate::world::{WIDGETS, World, names, put};
 
 fn version_of(object: &Value) -> u64 {
     let text = object["metadata"]["resourceVersion"].as_str().expect("a version");
@@ -248,7 +248,7 @@ async fn s_watches_of_disjoint_shards_share_the_events_between_them() {
     world.commit((0..24).map(|n| put(&format!("s/c/n/{n:02}"), "", &json!({}))).collect()).await;
     let selector = "shardRange(object.metadata.uid,%20'0x0000000000000000',%20'0x8000000000000000')";
     let low = world.json(&format!("{WIDGETS}?shardSelector={selector}")).await;
-    let low: Vec<String> = crate::world::names(&low).into_iter().map(str::to_owned).collect();
+    let low: Vec<String> = names(&low).into_iter().map(str::to_owned).collect();
     assert!(!low.is_empty() && low.len() < 24);
     let mine = |brief: &String| low.contains(&brief.rsplit(' ').next().expect("a name").to_owned());
     let (first, second): (Vec<_>, Vec<_>) = expected.into_iter().partition(mine);
@@ -272,4 +272,28 @@ async fn the_legacy_watch_prefix_watches_whatever_the_query_says() {
     let ordinary =
         "/services/cache/shards/s/clusters/c/apis/example.dev/v1/namespaces/n/widgets/b?watch=true";
     assert_eq!(world.get(ordinary).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn selectable_fields_select_lists_watches_and_deletions() {
+    let world = World::new();
+    let red = "fieldSelector=spec.color%3Dred";
+    world.put("s/c/n/a", "", &json!({"color": "red"})).await;
+    world.put("s/c/n/b", "", &json!({"color": "blue"})).await;
+    let mut lines = world.watch(red).await;
+    assert_eq!(lines.brief().await, "ADDED a");
+    world.put("s/c/n/b", "", &json!({"color": "red"})).await;
+    world.put("s/c/n/a", "", &json!({"color": 3})).await;
+    world.put("s/c/n/c", "", &json!({})).await;
+    world.put("s/c/n/c", "", &json!({"color": "red"})).await;
+    assert_eq!(lines.briefs(3).await, ["ADDED b", "DELETED a", "ADDED c"]);
+    let collection = "/shards/s/clusters/c/apis/example.dev/v1/namespaces/n/widgets";
+    let answer = world.call(Method::DELETE, &format!("{collection}?{red}"), &[]).await;
+    assert_eq!((answer.status, names(&answer.json())), (StatusCode::OK, vec!["b", "c"]));
+    assert_eq!(lines.briefs(2).await, ["DELETED b", "DELETED c"]);
+    let number = world.json(&format!("{collection}?fieldSelector=spec.color%3D3")).await;
+    assert_eq!(names(&number), ["a"], "a number is selected by its digits");
+    let other_version = collection.replace("/v1/", "/v1beta1/");
+    let refused = world.call(Method::DELETE, &format!("{other_version}?{red}"), &[]).await;
+    assert_eq!(refused.status().0, 400, "each version has its own fields");
 }

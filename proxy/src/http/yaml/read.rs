@@ -192,6 +192,16 @@ impl Visitor<'_> for Key {
 mod tests {
     use super::*;
 
+    proptest::proptest! {
+        #[test]
+        fn no_body_panics_and_what_is_read_is_json(yaml in "[a-c:\\-\\[\\]{},&*!|>'\"#%~<? \n\t0-9.]{0,40}") {
+            if let Ok(json) = to_json(yaml.as_bytes(), 1 << 16) {
+                let value: Result<Value, _> = serde_json::from_slice(&json);
+                proptest::prop_assert!(value.is_ok(), "{}", String::from_utf8_lossy(&json));
+            }
+        }
+    }
+
     fn json(yaml: &str) -> String {
         let json = to_json(yaml.as_bytes(), 1 << 20).unwrap_or_else(|error| panic!("{error}\n{yaml}"));
         String::from_utf8(json).expect("UTF-8")
