@@ -40,6 +40,7 @@ if command -v python3 >/dev/null; then
   fi
   if python3 -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements.txt; then
     scenario "python kubernetes" -- "$work/venv/bin/python" python/client.py
+    check "watch over WebSocket" "$work/venv/bin/python" python/against_server.py --binary "$binary" -- "$work/venv/bin/python" python/websocket_watch.py '{url}'
     check kopf "$work/venv/bin/python" python/against_server.py --binary "$binary" -- "$work/venv/bin/python" python/kopf_operator.py
   else
     skip "python kubernetes: the package cannot be installed"
