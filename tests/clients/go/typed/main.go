@@ -22,7 +22,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-const namespace = "typed"
+const (
+	namespace   = "typed"
+	retryPeriod = 200 * time.Millisecond
+)
 
 func main() {
 	config := &rest.Config{Host: os.Args[1]}
@@ -123,6 +126,8 @@ func elect(ctx context.Context, client *kubernetes.Clientset) error {
 		for event := range watching.ResultChan() {
 			lease, ok := event.Object.(*coordinationv1.Lease)
 			if ok && lease.Spec.RenewTime.After(lease.Spec.AcquireTime.Time) {
+				// Its answer may be on its way still; client-go 0.32 does not release what it has not heard of.
+				time.Sleep(retryPeriod / 2)
 				renewed <- nil
 				return
 			}
@@ -130,7 +135,7 @@ func elect(ctx context.Context, client *kubernetes.Clientset) error {
 		renewed <- fmt.Errorf("the watch ended before the lease was renewed")
 	}
 	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
+		Lock: lock, LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: retryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks:       leaderelection.LeaderCallbacks{OnStartedLeading: lead, OnStoppedLeading: func() {}},
 	})
