@@ -3,6 +3,8 @@
 //! A mere restart costs nobody a list: the client's own count of initial lists stays one, and the server
 //! counts no LIST after it came back.
 
+mod controller;
+
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
