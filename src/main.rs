@@ -17,6 +17,10 @@ use shardcache::{app, ctl, telemetry};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // The allocator would ask for huge pages, and the half-used ends of many buffers would be resident: an
+    // idle watcher would cost 32 KiB instead of 19, and lists would not be faster. Where the kernel does not
+    // know the setting, nothing is lost.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

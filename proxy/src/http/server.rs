@@ -8,6 +8,7 @@
 
 mod accept;
 mod connection;
+mod detach;
 mod head;
 mod stall;
 

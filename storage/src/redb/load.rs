@@ -159,6 +159,7 @@ fn scan(
     drop(chunks.send(chunk));
     for load in types.values_mut() {
         load.entries.make_contiguous().reverse();
+        load.entries.shrink_to_fit();
     }
     tell(progress, Progress { records: total, total, elapsed: began.elapsed() });
     Ok(last)

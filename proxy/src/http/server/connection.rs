@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
 
 use super::accept::Open;
+use super::detach::detached;
 use super::head::{Answer, Progress, Prompt};
 use super::stall::Guarded;
 use super::{Server, ServerConfig};
@@ -116,7 +117,8 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let mut request = detached(request);
         let serving = self.progress.arrived(request.version());
         let config = &self.server.config;
         if head_too_large(&request, config) {
