@@ -145,6 +145,21 @@ impl Object<'_> {
         self.text_of(Field::CreationTimestamp)
     }
 
+    /// Whether `metadata.generation` is there and not null.
+    pub(crate) fn has_generation(&self) -> bool {
+        self.field(Field::Generation).is_some_and(|member| self.raw(member.value) != b"null")
+    }
+
+    /// `metadata.finalizers`: JSON, a list of strings or null.
+    pub(crate) fn finalizers(&self) -> Option<&[u8]> {
+        self.field(Field::Finalizers).map(|member| self.raw(member.value))
+    }
+
+    /// `metadata.ownerReferences`: JSON, a list of owner references or null.
+    pub(crate) fn owner_references(&self) -> Option<&[u8]> {
+        self.field(Field::OwnerReferences).map(|member| self.raw(member.value))
+    }
+
     /// `metadata.labels` in the order sent.
     pub fn labels(&self) -> impl ExactSizeIterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
         self.document.labels.iter().map(|member| (self.string(member.key), self.string(member.value)))

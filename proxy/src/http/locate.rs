@@ -91,7 +91,7 @@ impl Located {
 }
 
 /// 410 for a version that this store never issued, or issued so long ago that it cannot tell.
-pub(crate) fn another_timeline() -> ApiError {
+fn another_timeline() -> ApiError {
     ApiError::expired(
         "The resourceVersion is too old, or from another timeline of this store: list again without it.",
     )

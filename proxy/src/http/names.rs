@@ -1,4 +1,4 @@
-//! What metadata may say: names, namespaces, labels and annotations, with kube-apiserver's texts.
+//! What metadata may say: names, namespaces, labels, annotations, owners and finalizers, with kube-apiserver's texts.
 //!
 //! Schemaless is about the payload, not about metadata. Names are DNS subdomains (RFC 1123), as for
 //! custom resources, with two exceptions: RBAC objects have any name that can be a path segment (their
@@ -7,7 +7,11 @@
 //! Pure. What `metadata` may look like as JSON is `ingest`'s business, and who may write what is nobody's
 //! here.
 
+mod references;
+
 use shardcache_storage::TypeName;
+
+pub(crate) use references::finalizer_warnings;
 
 use crate::ingest::{CLUSTER_ANNOTATION, Object, SHARD_ANNOTATION};
 use crate::selector::rules::{label_key_problems, label_value_problems, subdomain_problems};
@@ -53,6 +57,7 @@ pub(crate) fn validate(
     }
     validate_labels(object, &mut errors);
     validate_annotations(object, &mut errors);
+    references::validate(object, &mut errors);
     errors
 }
 
@@ -125,7 +130,9 @@ fn dns_label_problems(text: &str) -> Vec<String> {
     }
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let framed = !text.is_empty() && !text.starts_with('-') && !text.ends_with('-');
-    if !framed || !text.bytes().all(allowed) {
+    if text.contains('.') && subdomain_problems(text).is_empty() {
+        problems.push("must not contain dots".to_owned());
+    } else if !framed || !text.bytes().all(allowed) {
         problems.push(DNS_LABEL_RULE.to_owned());
     }
     problems

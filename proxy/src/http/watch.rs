@@ -23,7 +23,7 @@ use crate::cache::{CacheError, Watcher};
 use crate::filter::Filter;
 use crate::http::accept::Shape;
 use crate::http::items::{Collection, Source};
-use crate::http::locate::{Located, another_timeline};
+use crate::http::locate::Located;
 use crate::http::options::{Freshness, WatchFrom, WatchOptions};
 use crate::http::respond;
 use crate::represent::Form;
@@ -118,7 +118,11 @@ fn start(
 fn issued(api: &Api, located: &Located, version: ResourceVersion) -> Result<Revision, ApiError> {
     match api.store.lineage().classify(version, located.snapshot.state.head()) {
         Standing::Issued(revision) => Ok(revision),
-        Standing::Foreign => Err(another_timeline()),
+        // kube's words first: clients that know no reasons look for them.
+        Standing::Foreign => Err(ApiError::expired(format!(
+            "too old resource version: {version} ({}): it is from another timeline of this store",
+            located.snapshot.resource_version()
+        ))),
         Standing::Future => Err(ApiError::expired(format!(
             "The resourceVersion {version} is larger than the current {}: list again without it.",
             located.snapshot.resource_version()

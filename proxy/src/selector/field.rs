@@ -36,13 +36,20 @@ impl FieldSelector {
     /// character; any other backslash, and a bare `=`, is an error. White space is significant.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut terms = Vec::new();
-        for term in split_terms(text) {
+        // As apimachinery, which names the first wrong term in this order.
+        let mut parts = split_terms(text);
+        parts.sort_unstable();
+        for term in parts {
             if term.is_empty() {
                 continue;
             }
             let Some((field, equal, value)) = split_term(term) else {
                 return Err(format!("invalid selector: '{text}'; can't understand '{term}'"));
             };
+            // As apimachinery: nothing equal to nothing is no condition.
+            if field.is_empty() && value.is_empty() {
+                continue;
+            }
             terms.push(FieldTerm { field: field.into(), value: unescape(value)?.into(), equal });
         }
         terms.sort();

@@ -31,7 +31,7 @@ pub(crate) fn label_key_problems(key: &str) -> Vec<String> {
         }
         _ => {
             return vec![format!(
-                "a qualified name {NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             )];
         }
     };

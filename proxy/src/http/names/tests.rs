@@ -72,11 +72,9 @@ fn namespaces_are_dns_labels() {
             assert_eq!(field, [] as [&str; 0], "cluster-scoped");
             continue;
         }
-        assert_eq!(field, [format!("metadata.namespace: Invalid value: \"{bad}\": {DNS_LABEL_RULE}")]);
-        assert_eq!(
-            name(&namespaces, bad),
-            [format!("metadata.name: Invalid value: \"{bad}\": {DNS_LABEL_RULE}")]
-        );
+        let rule = if bad.contains('.') { "must not contain dots" } else { DNS_LABEL_RULE };
+        assert_eq!(field, [format!("metadata.namespace: Invalid value: \"{bad}\": {rule}")]);
+        assert_eq!(name(&namespaces, bad), [format!("metadata.name: Invalid value: \"{bad}\": {rule}")]);
     }
     let long = "a".repeat(64);
     let wanted = format!("metadata.namespace: Invalid value: \"{long}\": must be no more than 63 bytes");
@@ -110,7 +108,7 @@ fn labels_and_annotations_have_kube_s_rules_and_texts() {
         || text.starts_with("metadata.annotations: Invalid value: \"ä\": name part must consist of")));
     assert_eq!(found.len(), 6, "{found:#?}");
     assert!(found[0].starts_with(r#"metadata.labels: Invalid value: "": name part must be non-empty"#));
-    assert!(found[2].contains(r#""a/b/c": a qualified name must consist of"#), "{}", found[2]);
+    assert!(found[2].contains(r#""a/b/c": a valid label key must consist of"#), "{}", found[2]);
     assert!(found[4].contains(r#""-": a valid label must be an empty string or consist of"#), "{}", found[4]);
 }
 
@@ -162,4 +160,67 @@ fn generated_names_are_cut_and_use_kube_s_alphabet() {
     let mut each = tail.into_iter();
     let all: String = (0..5).map(|_| generate("", |_| each.next().expect("enough"))).collect();
     assert_eq!(all, "bcdfghjklmnpqrstvwxz24567");
+}
+
+#[test]
+fn owners_have_kube_s_rules_and_texts() {
+    let owners = |list: &str| errors(&widgets(), "", &format!(r#"{{"name":"x","ownerReferences":{list}}}"#));
+    let legal = r#"[{"apiVersion":"a.b/v1","kind":"A","name":"a","uid":"1","controller":true,"blockOwnerDeletion":true},
+        {"apiVersion":"v1","kind":"B","name":"b","uid":"2","controller":false}]"#;
+    assert_eq!(owners(legal), [] as [&str; 0]);
+    assert_eq!(owners("null"), [] as [&str; 0]);
+    let required =
+        |field: &str| format!("metadata.ownerReferences[0].{field}: Required value: must not be empty");
+    assert_eq!(owners("[{}]"), ["apiVersion", "kind", "name", "uid"].map(required));
+    assert_eq!(
+        owners(r#"[{"apiVersion":"a/b/c","kind":"A","name":"a","uid":"1"}]"#),
+        [
+            r#"metadata.ownerReferences[0].apiVersion: Invalid value: "a/b/c": must be <group>/<version> or <version>"#
+        ]
+    );
+    let event = r#"{"apiVersion":"v1","kind":"Event","name":"a","uid":"1"}"#;
+    assert_eq!(
+        owners(&format!("[{event}]")),
+        [format!(
+            "metadata.ownerReferences[0]: Invalid value: {event}: /v1, Kind=Event is disallowed from being an owner"
+        )]
+    );
+    let two = concat!(
+        r#"[{"apiVersion":"v1","kind":"A","name":"a","uid":"1","controller":true},"#,
+        r#"{"apiVersion":"v1","kind":"B","name":"b","uid":"2","controller":true}]"#
+    );
+    assert_eq!(
+        owners(two),
+        [format!(
+            "metadata.ownerReferences: Invalid value: {two}: Only one reference can have Controller set to true. Found \
+             \"true\" in references for A/a and B/b"
+        )]
+    );
+}
+
+#[test]
+fn finalizers_have_kube_s_rules_and_texts() {
+    let finalizers = |list: &str| errors(&widgets(), "", &format!(r#"{{"name":"x","finalizers":{list}}}"#));
+    assert_eq!(finalizers(r#"["example.io/f","bare","orphan"]"#), [] as [&str; 0]);
+    assert_eq!(
+        finalizers(r#"["orphan","foregroundDeletion"]"#),
+        [
+            r#"metadata.finalizers: Invalid value: ["orphan","foregroundDeletion"]: finalizer orphan and foregroundDeletion cannot be both set"#
+        ]
+    );
+    let bad = finalizers(r#"["a b/x"]"#);
+    assert!(
+        bad[0].starts_with(r#"metadata.finalizers: Invalid value: "a b/x": prefix part a lowercase"#),
+        "{bad:?}"
+    );
+
+    let body = br#"{"metadata":{"finalizers":["bare","orphan","example.io/f","known"]}}"#;
+    let object = ingest::read(body).expect("legal");
+    let warnings = finalizer_warnings(&object, &["known".to_owned()]);
+    assert_eq!(
+        warnings,
+        [
+            r#"metadata.finalizers: "bare": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"#
+        ]
+    );
 }

@@ -230,8 +230,12 @@ fn list_errors(query: &Query<'_>) -> Vec<FieldError> {
 
 fn watch_errors(query: &Query<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let matching = query.text("resourceVersionMatch");
-    let initial = query.get("sendInitialEvents").is_some();
+    let mut matching = query.text("resourceVersionMatch");
+    let mut initial = query.get("sendInitialEvents").is_some();
+    // kube's default for a watch without a version is applied before the options are judged.
+    if matching.is_empty() && !initial && matches!(query.text("resourceVersion"), "" | "0") {
+        (matching, initial) = ("NotOlderThan", true);
+    }
     if initial && matching != "NotOlderThan" {
         let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
         errors.push(FieldError::forbidden("resourceVersionMatch", why));

@@ -66,6 +66,14 @@ pub(super) fn apply(operations: &[Operation], to: &mut Value) -> Result<(), ApiE
             // As kube-apiserver: what is not there equals null.
             continue;
         }
+        // As kube-apiserver, against RFC 6902: replacing a member that is not there adds it.
+        let added = match operation {
+            PatchOperation::Replace(ReplaceOperation { path, value }) if is_absent_member(to, path) => {
+                Some(PatchOperation::Add(AddOperation { path: path.clone(), value: value.clone() }))
+            }
+            _ => None,
+        };
+        let operation = added.as_ref().unwrap_or(operation);
         json_patch::patch_unsafe(to, std::slice::from_ref(operation)).map_err(|error| {
             rejected(format!("operation {at} at path {:?}: {}", operation.path().as_str(), error.kind))
         })?;

@@ -189,6 +189,17 @@ fn testing_for_null_holds_where_a_member_is_absent() {
 }
 
 #[test]
+fn replacing_a_member_that_is_not_there_adds_it_as_kube_does() {
+    let replace = |path: &str| format!(r#"[{{"op":"replace","path":"{path}","value":1}}]"#);
+    let on = |path: &str| apply(PatchFormat::Json, &replace(path), r#"{"a":{"b":2},"list":[]}"#);
+    assert_eq!(on("/a/c").expect("applies"), r#"{"a":{"b":2,"c":1},"list":[]}"#);
+    assert_eq!(on("/a/b").expect("applies"), r#"{"a":{"b":1},"list":[]}"#);
+    for bad in ["/none/deeper", "/list/0"] {
+        on(bad).expect_err(bad);
+    }
+}
+
+#[test]
 fn duplicate_keys_are_named_and_the_last_wins() {
     let body = br#"[{"op":"add","path":"/a","value":1,"value":{"x":1,"x":2}}]"#;
     let (patch, duplicates) = Patch::decode(PatchFormat::Json, body).expect("legal");

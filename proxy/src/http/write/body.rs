@@ -11,7 +11,7 @@ use crate::http::options::FieldValidation;
 use crate::http::yaml;
 use crate::ingest::{self, IngestError, Object, SHARD_ANNOTATION};
 use crate::service::Api;
-use crate::status::ApiError;
+use crate::status::{ApiError, FieldError};
 use crate::types::TypeInfo;
 
 /// Bytes of a body that an error shows.
@@ -70,9 +70,6 @@ pub(super) fn check_type(
     if object.kind().is_empty() {
         return Err(unrecognized(wanted, &missing("Kind"), body));
     }
-    if object.api_version().is_empty() {
-        return Err(cannot_handle(object, wanted, &missing("apiVersion")));
-    }
     let (found, expected) = (object.api_version(), wanted.api_version(version));
     if found != expected {
         return Err(ApiError::bad_request(format!(
@@ -80,8 +77,9 @@ pub(super) fn check_type(
         )));
     }
     if object.kind() != wanted.kind {
-        let why = format!("kind: Invalid value: \"{}\": must be {}", object.kind(), wanted.kind);
-        return Err(cannot_handle(object, wanted, &why));
+        let kind = object.kind();
+        let error = FieldError::invalid("kind", &kind, format!("must be {}", wanted.kind));
+        return Err(ApiError::invalid(wanted.name.group(), &kind, &object.name(), &[error]));
     }
     Ok(())
 }
@@ -105,13 +103,7 @@ pub(super) fn check_place(
     let namespace = object.namespace();
     let elsewhere = !place.namespace.is_empty() && !namespace.is_empty() && namespace != place.namespace;
     let Some(name) = name else {
-        return if elsewhere {
-            Err(ApiError::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ))
-        } else {
-            Ok(())
-        };
+        return if elsewhere { Err(other_namespace()) } else { Ok(()) };
     };
     if object.name().is_empty() {
         return Err(ApiError::bad_request(format!(
@@ -124,21 +116,17 @@ pub(super) fn check_place(
             object.name()
         )));
     }
-    if elsewhere {
-        return Err(ApiError::bad_request(format!(
-            "the namespace of the object ({namespace}) does not match the namespace on the request ({})",
-            place.namespace
-        )));
-    }
-    Ok(())
+    if elsewhere { Err(other_namespace()) } else { Ok(()) }
+}
+
+fn other_namespace() -> ApiError {
+    ApiError::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    )
 }
 
 /// 422 about the metadata of an object, if there are errors.
-pub(super) fn invalid(
-    type_info: &TypeInfo,
-    name: &str,
-    errors: &[crate::status::FieldError],
-) -> Result<(), ApiError> {
+pub(super) fn invalid(type_info: &TypeInfo, name: &str, errors: &[FieldError]) -> Result<(), ApiError> {
     if errors.is_empty() {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use rand::Rng;
 use shardcache_storage::{Action, Change, Draft, Guard, Key, Object as Stored, Refusal};
 
 use super::commit::Committer;
-use super::modify::Times;
+use super::modify::Before;
 use super::{Place, WriteRequest, body, modify, respond};
 use crate::body::Body;
 use crate::http::accept::{self, Expected};
@@ -39,6 +39,7 @@ pub(super) async fn create(
     let name = if generated { object.generate_name() } else { object.name() };
     let errors = names::validate(&object, &type_info.name, place.namespace, &object.name());
     body::invalid(type_info, &name, &errors)?;
+    warnings.extend(names::finalizer_warnings(&object, &[]));
     if !matches!(&*object.resource_version(), "" | "0") {
         return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
     }
@@ -88,7 +89,7 @@ fn name_taken(type_info: &TypeInfo, name: &str, generated: bool, by: Option<&Sto
         return ApiError::generate_name_conflict(&type_info.name, name);
     }
     let mut error = ApiError::already_exists(&type_info.name, name);
-    if by.is_some_and(|object| Times::of(object).deletion_timestamp.is_some()) {
+    if by.is_some_and(|object| Before::of(object).deletion_timestamp.is_some()) {
         error.message.insert_str(0, "object is being deleted: ");
     }
     error

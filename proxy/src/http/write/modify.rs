@@ -25,7 +25,8 @@ pub(super) enum Outcome {
 }
 
 /// Puts `object` in the place of `current`, which is the newest published state of it, if the version
-/// it names is still the newest one. `uid` and `creationTimestamp` are carried over if it has none.
+/// it names is still the newest one. `uid`, `creationTimestamp` and `generation` are carried over if it has
+/// none, so that an object sent without them is not a change.
 pub(super) async fn modify(
     api: &Api,
     request: &WriteRequest,
@@ -38,11 +39,11 @@ pub(super) async fn modify(
     let type_info = &request.type_info;
     let name = key.parts().name;
     let version = based_on(object, type_info, name)?;
-    let created = Times::of(current).creation_timestamp;
+    let Before { creation_timestamp: created, generation, .. } = Before::of(current);
     let assigned = Assigned {
         uid: object.uid().is_empty().then(|| current.uid()).filter(|uid| !uid.is_empty()),
         creation_timestamp: created.as_deref().filter(|_| object.creation_timestamp().is_empty()),
-        generation: None,
+        generation: generation.filter(|_| !object.has_generation()),
     };
     let draft = object.encode(key, assigned).map_err(|error| too_large(&error, type_info, key))?;
     if version == current.resource_version() {
@@ -93,7 +94,8 @@ fn based_on(object: &Object<'_>, type_info: &TypeInfo, name: &str) -> Result<Res
     if matches!(&*sent, "" | "0") {
         let error =
             FieldError::invalid_bare("metadata.resourceVersion", 0, "must be specified for an update");
-        return Err(ApiError::invalid(type_info.name.group(), &type_info.kind, name, &[error]));
+        // kube-apiserver names the resource here, where all other errors about metadata name the kind.
+        return Err(ApiError::invalid(type_info.name.group(), type_info.name.resource(), name, &[error]));
     }
     ResourceVersion::parse(&sent)
         .map_err(|why| ApiError::bad_request(format!("invalid resourceVersion {sent:?}: {why}")))
@@ -102,17 +104,24 @@ fn based_on(object: &Object<'_>, type_info: &TypeInfo, name: &str) -> Result<Res
 /// What writes want to know of a stored object's metadata, beyond what the record holds.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Times<'a> {
+pub(super) struct Before<'a> {
     #[serde(borrow)]
     pub(super) creation_timestamp: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) deletion_timestamp: Option<Cow<'a, str>>,
+    pub(super) generation: Option<i64>,
+    finalizers: Option<Vec<String>>,
 }
 
-impl<'a> Times<'a> {
+impl<'a> Before<'a> {
     pub(super) fn of(object: &'a Stored) -> Self {
         let metadata = &object.body_bytes()[object.spans().metadata.range()];
         serde_json::from_slice(metadata).unwrap_or_default()
+    }
+
+    /// The finalizers of a stored object.
+    pub(super) fn finalizers(object: &Stored) -> Vec<String> {
+        Before::of(object).finalizers.unwrap_or_default()
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use shardcache_storage::{Key, Object as Stored};
 
 use super::commit::Committer;
-use super::modify::{Outcome, modify};
+use super::modify::{Before, Outcome, modify};
 use super::{Place, WriteRequest, body, respond};
 use crate::body::Body;
 use crate::http::accept::{self, Expected};
@@ -27,7 +27,7 @@ pub(super) async fn patch(api: &Api, request: &WriteRequest, key: &Key) -> Resul
     let format = accept::patch_format(&request.headers)?;
     let options = WriteOptions::parse(&request.query, WriteKind::Patch)?;
     let (patch, duplicates) = Patch::decode(format, &request.body)?;
-    let warnings = match options.field_validation {
+    let mut warnings = match options.field_validation {
         FieldValidation::Strict if !duplicates.is_empty() => {
             let why = format!("strict decoding error: {}", body::duplicate_fields(&duplicates).join(", "));
             return Err(unusable(&String::from_utf8_lossy(&request.body), &why));
@@ -45,6 +45,7 @@ pub(super) async fn patch(api: &Api, request: &WriteRequest, key: &Key) -> Resul
         let object = patched(request, key, &patch, &current)?;
         // Who puts a version into the patch means that version and no other.
         let conditional = object.resource_version() != current.resource_version().to_string();
+        warnings.extend(names::finalizer_warnings(&object, &Before::finalizers(&current)));
         match modify(api, request, key, &object, &current, options.dry_run, &committer).await? {
             Outcome::Stands(object) => {
                 return Ok(respond::object(api, request, representation, StatusCode::OK, &object, &warnings));

@@ -4,7 +4,7 @@ use ::http::{Response, StatusCode};
 use shardcache_storage::Key;
 
 use super::commit::Committer;
-use super::modify::{Outcome, modify};
+use super::modify::{Before, Outcome, modify};
 use super::{Place, WriteRequest, body, respond};
 use crate::body::Body;
 use crate::http::accept::{self, Expected};
@@ -32,6 +32,7 @@ pub(super) async fn update(api: &Api, request: &WriteRequest, key: &Key) -> Resu
     if !object.uid().is_empty() && object.uid() != current.uid() {
         return Err(ApiError::uid_precondition(&type_info.name, name, &object.uid(), current.uid()));
     }
+    warnings.extend(names::finalizer_warnings(&object, &Before::finalizers(current)));
     let committer = Committer::new(api, options.timeout);
     match modify(api, request, key, &object, current, options.dry_run, &committer).await? {
         Outcome::Stands(object) => {

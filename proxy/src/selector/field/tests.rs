@@ -93,6 +93,7 @@ fn errors_have_the_texts_of_apimachinery() {
     let table = [
         ("a", "invalid selector: 'a'; can't understand 'a'"),
         ("a=1,b", "invalid selector: 'a=1,b'; can't understand 'b'"),
+        ("c,b", "invalid selector: 'c,b'; can't understand 'b'"),
         ("a=b=c", "invalid field selector: unescaped character in value: 61"),
         ("a===c", "invalid field selector: unescaped character in value: 61"),
         (r"a=\n", r"invalid field selector: invalid escape sequence: \n"),
@@ -109,6 +110,7 @@ fn spellings_of_one_selector_are_equal() {
     let parse = |text: &str| FieldSelector::parse(text).expect("legal");
     assert_eq!(parse("b=1,a==2,,a=2"), parse("a=2,b=1"));
     assert_ne!(parse("a=2"), parse("a!=2"));
+    assert_eq!(parse("=,a=2,!=,=="), parse("a=2"), "nothing equal to nothing is no condition");
     assert_eq!(parse("b!=1,a==x\\,y").to_string(), "a=x\\,y,b!=1");
 }
 

@@ -138,7 +138,7 @@ fn errors_have_the_texts_of_apimachinery() {
         (
             "a/b/c",
             format!(
-                "unable to parse requirement: <nil>: Invalid value: \"a/b/c\": a qualified name {name_rule} with an \
+                "unable to parse requirement: <nil>: Invalid value: \"a/b/c\": a valid label key {name_rule} with an \
                  optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             ),
         ),

@@ -65,7 +65,7 @@ fn d27_every_row_of_the_watch_table() {
         ("resourceVersion=0".into(), initial(Freshness::Any, false)),
         ("resourceVersion=7".into(), WatchFrom::After(version(7))),
         ("resourceVersion=7&allowWatchBookmarks=1".into(), WatchFrom::After(version(7))),
-        ("limit=5&continue=x".into(), initial(Freshness::MostRecent, false)),
+        ("resourceVersion=7&limit=5&continue=x".into(), WatchFrom::After(version(7))),
         (format!("{asked}&allowWatchBookmarks=true"), initial(Freshness::MostRecent, true)),
         (asked.into(), initial(Freshness::MostRecent, false)),
         (format!("{asked}&resourceVersion=0"), initial(Freshness::Any, false)),
@@ -180,7 +180,15 @@ fn forbidden_combinations_of_list_are_422_with_kube_s_body() {
 
 #[test]
 fn forbidden_combinations_of_watch_are_422_with_kube_s_body() {
-    let table: [Refusal; 5] = [
+    let table: [Refusal; 6] = [
+        (
+            // What a watch without a version means is filled in first.
+            "continue=x",
+            &[(
+                "resourceVersionMatch",
+                "Forbidden: resourceVersionMatch is forbidden when continue is provided",
+            )],
+        ),
         (
             "sendInitialEvents=true",
             &[(

@@ -122,7 +122,7 @@ async fn an_update_based_on_a_version_is_refused_once_another_came_between() {
 }
 
 #[tokio::test]
-async fn uid_and_creation_time_are_carried_over_an_update_without_them() {
+async fn what_the_server_gave_is_carried_over_an_update_without_it() {
     let server = Server::start();
     let created = server.create("x").await;
     let mut update = export("x");
@@ -130,8 +130,18 @@ async fn uid_and_creation_time_are_carried_over_an_update_without_them() {
     update["metadata"]["creationTimestamp"] = Value::Null;
     update["spec"] = json!({ "a": 1 });
     let updated = server.put(&at("x"), &update).await.expect(200).body;
-    for field in ["uid", "creationTimestamp", "annotations"] {
+    for field in ["uid", "creationTimestamp", "generation", "annotations"] {
         assert_eq!(updated["metadata"][field], created["metadata"][field], "{field}");
     }
-    assert_eq!(updated["metadata"].get("generation"), None, "generation is the sender's");
+    let head = server.head();
+    update["metadata"]["resourceVersion"] = updated["metadata"]["resourceVersion"].clone();
+    assert_eq!(
+        server.put(&at("x"), &update).await.expect(200).body,
+        updated,
+        "a second time it is no change"
+    );
+    assert_eq!(server.head(), head);
+    update["metadata"]["generation"] = 7.into();
+    let sent = server.put(&at("x"), &update).await.expect(200).body;
+    assert_eq!(sent["metadata"]["generation"], 7, "what is sent is the sender's");
 }

@@ -33,6 +33,14 @@ fn invalid(name: &str, field: &str, reason: &str, text: &str) -> Value {
     status
 }
 
+/// An object of another kind, without a name.
+fn other_kind(kind: &str, text: &str) -> Value {
+    let mut status = plain(422, "Invalid", &format!("{kind}.apis.kcp.io \"\" is invalid: kind: {text}"));
+    let cause = json!({ "reason": "FieldValueInvalid", "message": text, "field": "kind" });
+    status["details"] = json!({ "group": "apis.kcp.io", "kind": kind, "causes": [cause] });
+    status
+}
+
 #[track_caller]
 fn assert_status(answer: &Answer, wanted: &Value) {
     assert_eq!(&answer.body, wanted, "{}", answer.text);
@@ -81,8 +89,7 @@ async fn x1_bodies_that_cannot_be_read() {
             plain(
                 400,
                 "BadRequest",
-                "APIExport in version \"\" cannot be handled as a APIExport: Object 'apiVersion' is missing in \
-                 '{\"kind\":\"APIExport\"}'",
+                "the API version in the data () does not match the expected API version (apis.kcp.io/v1alpha1)",
             ),
         ),
         (
@@ -96,12 +103,7 @@ async fn x1_bodies_that_cannot_be_read() {
         ),
         (
             br#"{"kind":"Widget","apiVersion":"apis.kcp.io/v1alpha1"}"#,
-            plain(
-                400,
-                "BadRequest",
-                "Widget in version \"v1alpha1\" cannot be handled as a APIExport: kind: Invalid value: \"Widget\": \
-                 must be APIExport",
-            ),
+            other_kind("Widget", "Invalid value: \"Widget\": must be APIExport"),
         ),
     ] {
         assert_status(&server.send("POST", EXPORTS, &[JSON], body).await, &wanted);
@@ -175,7 +177,6 @@ async fn x1_what_does_not_match_the_url() {
     let wanted = "the namespace of the provided object does not match the namespace sent on the request";
     assert_status(&server.post(LEASES, &moved).await, &plain(400, "BadRequest", wanted));
     server.post(LEASES, &lease("x")).await.expect(201);
-    let wanted = "the namespace of the object (other) does not match the namespace on the request (default)";
     let url = format!("{LEASES}/x");
     assert_status(&server.put(&url, &moved).await, &plain(400, "BadRequest", wanted));
     let patched = server.merge(&url, &json!({ "metadata": { "namespace": "other" } })).await;
@@ -239,12 +240,12 @@ async fn x1_updates_against_another_state() {
     let mut update = created.clone();
     for unset in [Value::Null, "".into(), "0".into()] {
         update["metadata"]["resourceVersion"] = unset;
-        let wanted = invalid(
-            "x",
-            "metadata.resourceVersion",
-            "FieldValueInvalid",
-            "Invalid value: 0: must be specified for an update",
-        );
+        let text = "Invalid value: 0: must be specified for an update";
+        let message = format!("apiexports.apis.kcp.io \"x\" is invalid: metadata.resourceVersion: {text}");
+        let mut wanted = about(422, "Invalid", &message, "x");
+        let cause =
+            json!({ "reason": "FieldValueInvalid", "message": text, "field": "metadata.resourceVersion" });
+        wanted["details"]["causes"] = json!([cause]);
         assert_status(&server.put(&at("x"), &update).await, &wanted);
     }
     let modified = about(

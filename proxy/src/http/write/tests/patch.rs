@@ -63,7 +63,7 @@ async fn the_result_of_a_patch_is_judged_like_any_object() {
     let server = Server::start();
     let created = server.create("x").await;
     for (patch, code) in [
-        (json!({ "kind": "Widget" }), 400),
+        (json!({ "kind": "Widget" }), 422),
         (json!({ "kind": null }), 400),
         (json!({ "apiVersion": "apis.kcp.io/v1alpha2" }), 400),
         (json!({ "metadata": { "name": null } }), 400),
