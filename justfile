@@ -24,6 +24,10 @@ fuzz target="" seconds="60":
 e2e:
 	tests/clients/run.sh
 
+# The same requests to a real apiserver, made-up ones for so many seconds.
+differential seconds="20":
+	SHARDCACHE_DIFFERENTIAL_SECONDS={{seconds}} bash .ci/run differential
+
 # Benchmarks: criterion's, and the load driver over the real binary.
 bench *ARGS:
 	cargo bench {{ARGS}}
