@@ -1,7 +1,7 @@
 //! Cost of `shards/*/clusters/<c>` by the number of shards: `cargo bench -p shardcache-proxy --bench scopes`.
 //!
-//! The skip scan seeks once per shard; a second map in the order (cluster, shard) would read the result as
-//! one range, as the same number of neighbours under one shard are read here. Medians of several rounds.
+//! The skip scan seeks once or twice per shard; the index by cluster, which a snapshot gets where that is
+//! costly, reads the result as one range, as the same number of neighbours under one shard are read here. Medians of several rounds.
 
 #![expect(clippy::print_stdout, reason = "a bench reports on stdout")]
 

@@ -17,7 +17,7 @@ mod class;
 mod exact;
 mod feed;
 mod history;
-mod label_index;
+mod index;
 mod log;
 mod reflector;
 mod registry;
@@ -52,10 +52,10 @@ use crate::metrics::Metrics;
 use crate::metrics::labels::State;
 use crate::types::Types;
 use feed::Feed;
-use label_index::{IndexRequests, LabelIndexes};
+use index::{IndexRequests, Indexes};
 use retained::{Limits, Retained};
 
-/// Label indexes that can wait to be built.
+/// Indexes that can wait to be built.
 const INDEX_REQUESTS_MAX: usize = 16;
 /// The history is trimmed to this much below its bound, so that not every commit trims.
 const HISTORY_SLACK_PARTS: u64 = 16;
@@ -157,8 +157,7 @@ impl WatchCache {
         let (requests, wanted) = mpsc::channel(INDEX_REQUESTS_MAX);
         let requests = IndexRequests(requests);
         let types = types.at(&subscription.state);
-        let snapshot =
-            Snapshot::indexed(subscription.state, types, LabelIndexes::default(), requests.clone());
+        let snapshot = Snapshot::indexed(subscription.state, types, Indexes::default(), requests.clone());
         let limits =
             Limits { count: config.snapshots_max, age: config.snapshot_age, bytes: config.snapshot_bytes };
         let shared = Arc::new(Shared {
@@ -206,7 +205,7 @@ impl WatchCache {
             return Err(CacheError::TooOld { floor });
         };
         let feed = self.0.feed(type_name);
-        let member = feed.join(filter, |requirement| snapshot.labels().count(type_name, requirement));
+        let member = feed.join(filter, |requirement| snapshot.indexes().count(type_name, requirement));
         Ok(Watcher::new(Arc::clone(&self.0), feed, member, version))
     }
 

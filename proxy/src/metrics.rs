@@ -115,8 +115,8 @@ pub struct CacheMetrics {
     pub snapshots: Gauge,
     /// Bytes of superseded bodies that only retained snapshots keep, at most.
     pub snapshot_bytes: Gauge,
-    /// Labels of types that are indexed.
-    pub label_indexes: Gauge,
+    /// Indexes of types, by a label or by cluster.
+    pub indexes: Gauge,
 }
 
 /// The set of served types.
@@ -303,9 +303,9 @@ impl Metrics {
             cache.snapshot_bytes.clone(),
         );
         registry.register(
-            "shardcache_cache_label_indexes",
-            "Labels of types that are indexed",
-            cache.label_indexes.clone(),
+            "shardcache_cache_indexes",
+            "Indexes of types, by a label or by cluster",
+            cache.indexes.clone(),
         );
     }
 }
@@ -345,7 +345,7 @@ impl Default for Metrics {
                 history_bytes: Gauge::default(),
                 snapshots: Gauge::default(),
                 snapshot_bytes: Gauge::default(),
-                label_indexes: Gauge::default(),
+                indexes: Gauge::default(),
             },
             types: TypeMetrics::default(),
         }

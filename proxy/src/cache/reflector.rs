@@ -1,8 +1,8 @@
 //! The task that follows the store: the only writer of the cache.
 //!
-//! Owns the next snapshot's types and label indexes. Receives commits, requests for label indexes, and
-//! the request to drain. Sends snapshots, then events. Stops when the store closes; watchers then yield
-//! what is left and drain.
+//! Owns the next snapshot's types and indexes. Receives commits, requests for indexes, and the request
+//! to drain. Sends snapshots, then events. Stops when the store closes; watchers then yield what is left
+//! and drain.
 //!
 //! One commit is one synchronous step, in this order: publish the snapshot, append to the histories,
 //! push into the rings and wake, publish progress. So a list never lacks what a watch has shown, and
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::label_index::{IndexRequests, LabelIndex, LabelIndexes, Wanted};
+use super::index::{Index, IndexBy, IndexRequests, Indexes, Wanted};
 use super::snapshot::Snapshot;
 use crate::types::Types;
 
@@ -33,15 +33,15 @@ pub struct Reflector {
     wanted: mpsc::Receiver<Wanted>,
     requests: IndexRequests,
     types: Arc<Types>,
-    labels: LabelIndexes,
+    indexes: Indexes,
     build: Option<Build>,
 }
 
-/// A label index on its way.
+/// An index on its way.
 #[derive(Debug)]
 struct Build {
     type_name: TypeName,
-    task: JoinHandle<LabelIndex>,
+    task: JoinHandle<Index>,
     /// The type's events since the snapshot that the index is built of.
     since: Vec<Arc<Event>>,
 }
@@ -49,7 +49,7 @@ struct Build {
 enum Input {
     Drain,
     Commit(Option<Commit>),
-    Built(LabelIndex),
+    Built(Index),
     BuildFailed,
     Wanted(Wanted),
 }
@@ -62,7 +62,7 @@ impl Reflector {
         wanted: mpsc::Receiver<Wanted>,
     ) -> Self {
         let types = Arc::clone(&shared.snapshot().types);
-        Self { shared, commits, wanted, requests, types, labels: LabelIndexes::default(), build: None }
+        Self { shared, commits, wanted, requests, types, indexes: Indexes::default(), build: None }
     }
 
     /// Follows the store until it closes.
@@ -79,7 +79,7 @@ impl Reflector {
             Input::Commit(None) => return false,
             Input::Built(index) => self.adopt(index),
             Input::BuildFailed => self.build = None,
-            Input::Wanted((type_name, label)) => self.start_build(type_name, label),
+            Input::Wanted((type_name, by)) => self.start_build(type_name, by),
         }
         true
     }
@@ -105,7 +105,7 @@ impl Reflector {
     fn apply(&mut self, commit: &Commit) {
         let arrived = Instant::now();
         self.types = self.types.after(commit);
-        self.labels.apply(&commit.events);
+        self.indexes.apply(&commit.events);
         self.note_for_build(&commit.events);
         self.publish(commit.state.clone());
         self.shared.metrics.cache.publish_lag.observe(arrived.elapsed().as_secs_f64());
@@ -139,18 +139,18 @@ impl Reflector {
 
     fn publish(&self, state: State) {
         let snapshot =
-            Snapshot::indexed(state, Arc::clone(&self.types), self.labels.clone(), self.requests.clone());
+            Snapshot::indexed(state, Arc::clone(&self.types), self.indexes.clone(), self.requests.clone());
         self.shared.publish(Arc::new(snapshot));
     }
 
-    fn start_build(&mut self, type_name: TypeName, label: Arc<str>) {
+    fn start_build(&mut self, type_name: TypeName, by: IndexBy) {
         let snapshot = self.shared.snapshot();
         let Some(objects) = snapshot.state.objects(&type_name) else { return };
-        if self.labels.has(&type_name, &label) {
+        if self.indexes.has(&type_name, &by) {
             return;
         }
         let objects = objects.clone();
-        let task = tokio::task::spawn_blocking(move || LabelIndex::build(label, &objects));
+        let task = tokio::task::spawn_blocking(move || Index::build(by, &objects));
         self.build = Some(Build { type_name, task, since: Vec::new() });
     }
 
@@ -162,12 +162,12 @@ impl Reflector {
         }
     }
 
-    fn adopt(&mut self, mut index: LabelIndex) {
+    fn adopt(&mut self, mut index: Index) {
         let Some(build) = self.build.take() else { return };
         build.since.iter().for_each(|event| index.apply(event));
-        tracing::debug!(resource = ?build.type_name, label = %index.label(), "indexed a label");
-        self.labels.add(build.type_name, index);
-        self.shared.metrics.cache.label_indexes.set(self.labels.len() as i64);
+        tracing::debug!(resource = ?build.type_name, by = ?index.by(), "indexed a type");
+        self.indexes.add(build.type_name, index);
+        self.shared.metrics.cache.indexes.set(self.indexes.len() as i64);
         self.publish(self.shared.snapshot().state.clone());
     }
 }

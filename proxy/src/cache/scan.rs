@@ -2,12 +2,13 @@
 //!
 //! A filter fixes some of the four levels of the key. Where a fixed level follows one that is not
 //! (`shards/*` with a concrete cluster), the scan seeks from prefix to prefix: O(S log n + result) for
-//! S prefixes, instead of O(n).
+//! S prefixes, instead of O(n). Where there are very many shards, it asks for an index by cluster.
 
 use std::ops::Bound;
 
 use shardcache_storage::{KeyParts, Object, Objects, SEPARATOR};
 
+use super::index::Request;
 use crate::filter::Filter;
 
 /// Selected objects in key order.
@@ -15,6 +16,11 @@ pub(crate) type Scan<'a> = Box<dyn Iterator<Item = &'a Object> + Send + 'a>;
 
 /// Objects passed over one by one under the same prefix before the scan seeks.
 const STEPS_BEFORE_SEEK: u32 = 2;
+/// Seeks for a cluster above which one scan asks for an index by cluster. D20's bound on the number of
+/// shards, counted as work: a shard costs one such seek, or two where clusters on both sides are skipped.
+pub(crate) const CLUSTER_SEEKS_MAX: u32 = 1000;
+/// The level of the cluster in a key.
+const CLUSTER: usize = 1;
 /// Sorts after every key that begins with the text before it and a separator, before all others.
 const AFTER_PREFIX: char = '\u{1}';
 
@@ -25,7 +31,7 @@ pub fn scan<'a>(
     filter: &'a Filter,
     after: Option<&str>,
 ) -> Box<dyn Iterator<Item = &'a Object> + Send + 'a> {
-    select(move |from| objects.range(from, Bound::Unbounded), filter, after)
+    select(move |from| objects.range(from, Bound::Unbounded), filter, after, None)
 }
 
 /// How many objects lie in a filter's scope after the key; `None` if the filter has selectors
@@ -45,11 +51,21 @@ pub(crate) fn selects_all(filter: &Filter) -> bool {
     !filter.has_selectors() && Levels::of(filter).are_open()
 }
 
-/// The same over anything sorted by key; `range` gives the objects from a bound on.
+/// The one cluster that a filter looks for in every shard, if it does.
+pub(crate) fn cluster_across_shards(filter: &Filter) -> Option<&str> {
+    match demanded(filter) {
+        [None, cluster, ..] => cluster,
+        _ => None,
+    }
+}
+
+/// The same over anything sorted by key; `range` gives the objects from a bound on. `if_costly` is sent
+/// once there were more than [`CLUSTER_SEEKS_MAX`] seeks for a cluster.
 pub(crate) fn select<'a, I>(
     range: impl Fn(Bound<&str>) -> I + Send + 'a,
     filter: &'a Filter,
     after: Option<&str>,
+    if_costly: Option<Request<'a>>,
 ) -> Scan<'a>
 where
     I: Iterator<Item = &'a Object> + Send + 'a,
@@ -68,7 +84,7 @@ where
             Box::new(current)
         };
     }
-    let scan = SkipScan { range, current, levels, passed: None, done: false };
+    let scan = SkipScan { range, current, levels, passed: None, done: false, cluster_seeks: 0, if_costly };
     if filter.has_selectors() {
         Box::new(scan.filter(|object| filter.matches(object)))
     } else {
@@ -168,6 +184,9 @@ struct SkipScan<'a, F, I> {
     /// The last object passed over, the level it differed at, and how many there were under its prefix.
     passed: Option<(&'a Object, usize, u32)>,
     done: bool,
+    /// Seeks because of the cluster; those below it an index by cluster would not save.
+    cluster_seeks: u32,
+    if_costly: Option<Request<'a>>,
 }
 
 impl<'a, F, I> SkipScan<'a, F, I> {
@@ -185,6 +204,15 @@ impl<'a, F, I> SkipScan<'a, F, I> {
         };
         self.passed = Some((object, level, steps));
         steps >= STEPS_BEFORE_SEEK
+    }
+
+    fn count_seek(&mut self, level: usize) {
+        self.cluster_seeks += u32::from(level == CLUSTER);
+        if self.cluster_seeks > CLUSTER_SEEKS_MAX
+            && let Some(request) = self.if_costly.take()
+        {
+            request.send();
+        }
     }
 }
 
@@ -212,6 +240,7 @@ where
                 let bound = self.levels.next(object.key(), &place)?;
                 self.current = (self.range)(Bound::Included(&bound));
                 self.passed = None;
+                self.count_seek(level);
             }
         }
         None

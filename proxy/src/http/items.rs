@@ -63,9 +63,9 @@ impl Collection {
 
     /// Number of objects in the scope after a key; `None` where selectors hide it.
     pub(crate) fn remaining(&self, after: Option<&str>) -> Option<usize> {
-        match self.objects() {
-            Some(objects) => cache::remaining(objects, &self.filter, after),
-            None => (!self.filter.has_selectors()).then_some(0),
+        match &self.source {
+            Source::Newest(snapshot) => snapshot.remaining(&self.type_name, &self.filter, after),
+            Source::Earlier(objects) => cache::remaining(objects, &self.filter, after),
         }
     }
 

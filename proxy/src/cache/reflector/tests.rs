@@ -3,6 +3,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use shardcache_storage::{ResourceVersion, Store as _};
 
+use super::super::index::IndexBy;
+use super::super::scan::CLUSTER_SEEKS_MAX;
 use super::super::testing::*;
 use super::super::{CacheConfig, WatchStep};
 
@@ -157,4 +159,47 @@ async fn an_old_snapshot_is_let_go_by_age() {
     assert_eq!(world.metrics.cache.snapshots.get(), 1);
     world.put("amber/root//a", "", "2").await;
     assert_eq!(world.metrics.cache.snapshots.get(), 0);
+}
+
+fn in_cluster(world: &World, filter: &crate::filter::Filter) -> Vec<String> {
+    let snapshot = world.cache.snapshot();
+    snapshot.scan(&widgets(), filter, None).map(|object| object.key().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn d20_clusters_are_indexed_after_a_scan_that_sought_in_too_many_shards() {
+    let mut world = World::new();
+    // One seek for each shard, past its two objects of another cluster.
+    let put = |path: String| change(widgets(), &path, Some(("", "c")));
+    let shard = |n: u32| ["x", "y"].map(|name| put(format!("s{n:05}/away//{name}")));
+    let mut changes: Vec<_> = (0..CLUSTER_SEEKS_MAX).flat_map(shard).collect();
+    changes.extend([put("s00000/home//h".to_owned()), put("s00700/home//h".to_owned())]);
+    world.commit(changes).await;
+    world.reflect().await;
+    let (home, named) = (filter("*/home", ""), named("*/home", "h"));
+    assert_eq!((in_cluster(&world, &home).len(), in_cluster(&world, &named).len()), (2, 2));
+    assert!(world.reflector.step().now_or_never().is_none(), "so few shards are sought in");
+
+    world.commit(shard(CLUSTER_SEEKS_MAX).into()).await;
+    world.reflect().await;
+    for of_one_shard in [filter("s00700/home", ""), filter("*/*", ""), filter("s00700/*", "")] {
+        in_cluster(&world, &of_one_shard);
+    }
+    assert!(world.reflector.step().now_or_never().is_none(), "other scopes are ranges");
+
+    let scanned = in_cluster(&world, &home);
+    assert_eq!(scanned.len(), 2);
+    assert!(world.reflector.step().await, "takes the request");
+    // What happens during the building is in the index.
+    world.put("s00500/home//h", "", "new").await;
+    while !world.cache.snapshot().indexes().has(&widgets(), &IndexBy::Cluster) {
+        assert!(world.reflector.step().await);
+    }
+    let with_new = [scanned[0].clone(), key("s00500/home//h").as_str().to_owned(), scanned[1].clone()];
+    assert_eq!(in_cluster(&world, &home), with_new);
+    world.delete("s00700/home//h").await;
+    assert_eq!(in_cluster(&world, &home), with_new[..2]);
+    assert_eq!(in_cluster(&world, &named), with_new[..2]);
+    assert_eq!(world.metrics.cache.indexes.get(), 1);
+    assert!(world.reflector.step().now_or_never().is_none(), "and is not asked for again");
 }

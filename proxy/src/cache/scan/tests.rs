@@ -65,6 +65,11 @@ fn objects_of(some: &[Object]) -> Objects {
     objects
 }
 
+/// A scan of the same shape as [`select`] makes, which asks for nothing.
+fn counting<F, I>(range: F, current: I, levels: Levels<'_>) -> SkipScan<'_, F, I> {
+    SkipScan { range, current, levels, passed: None, done: false, cluster_seeks: 0, if_costly: None }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(4000)))]
 
@@ -102,7 +107,7 @@ proptest! {
         let one = filter(&format!("*/{cluster}"), "");
         let levels = Levels::of(&one);
         let current = counted(Bound::Included(&levels.first()));
-        let scan = SkipScan { range: counted, current, levels, passed: None, done: false };
+        let scan = counting(counted, current, levels);
         let result = scan.count();
         let shards: BTreeSet<_> = objects.iter().map(|object| object.parts().shard).collect();
         prop_assert_eq!(result, objects.iter().filter(|object| one.matches(object)).count());
@@ -119,7 +124,7 @@ fn a_range_ends_where_its_scope_ends() {
         |from: Bound<&str>| objects.range(from, Bound::Unbounded).inspect(|_| touched.set(touched.get() + 1));
     let levels = Levels::of(&one);
     let current = counted(Bound::Included(&levels.first()));
-    let mut scan = SkipScan { range: counted, current, levels, passed: None, done: false };
+    let mut scan = counting(counted, current, levels);
     assert_eq!(scan.by_ref().count(), 4);
     assert_eq!(touched.get(), 5, "one beyond the end is seen");
     assert!(scan.next().is_none());

@@ -1,4 +1,5 @@
 use super::super::testing::*;
+use super::IndexBy;
 
 fn names(world: &World, selector: &str) -> Vec<String> {
     let filter = filter("*/*", selector);
@@ -24,7 +25,7 @@ async fn a_label_is_indexed_after_it_was_selected_on() {
     let mut world = filled().await;
     let scanned = names(&world, "k in (3,5)");
     assert_eq!(scanned.len(), (0..OBJECTS).filter(|n| matches!(n % 7, 3 | 5)).count());
-    while !world.cache.snapshot().labels().has(&widgets(), "k") {
+    while !world.cache.snapshot().indexes().has(&widgets(), &IndexBy::Label("k".into())) {
         assert!(world.reflector.step().await);
     }
     assert_eq!(names(&world, "k in (3,5)"), scanned, "the index gives the same, in the same order");
@@ -36,7 +37,7 @@ async fn a_label_is_indexed_after_it_was_selected_on() {
         .chain(scanned.into_iter().filter(|name| name != "w0003" && name != "w0005"))
         .collect();
     assert_eq!(names(&world, "k in (3,5)"), expected);
-    assert_eq!(world.metrics.cache.label_indexes.get(), 1);
+    assert_eq!(world.metrics.cache.indexes.get(), 1);
 }
 
 #[tokio::test]
@@ -48,7 +49,7 @@ async fn events_during_the_building_of_an_index_are_in_it() {
     assert!(world.reflector.step().await, "takes the request");
     world.put("amber/root//w0003", "k=4", "moved").await;
     world.put("amber/root//zzz", "k=3", "new").await;
-    while !world.cache.snapshot().labels().has(&widgets(), "k") {
+    while !world.cache.snapshot().indexes().has(&widgets(), &IndexBy::Label("k".into())) {
         assert!(world.reflector.step().await);
     }
     let mut expected: Vec<_> = before.into_iter().filter(|name| name != "w0003").collect();
