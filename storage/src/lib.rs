@@ -11,6 +11,14 @@
 //!
 //! This crate knows nothing of HTTP, selectors or watchers, and parses no JSON.
 
+#![cfg_attr(
+    not(feature = "redb"),
+    expect(
+        dead_code,
+        reason = "what only engines on disk use; a build without one is for those who bring theirs"
+    )
+)]
+
 mod change;
 mod committer;
 mod error;
