@@ -4,7 +4,7 @@
 //! Of objects and metadata nothing is parsed and no body is encoded a second time: a stored object is
 //! valid JSON whose spans are known, so another `apiVersion` or the bare metadata are slices of the shared
 //! bytes with a little text around them. As in kube-apiserver without conversion webhooks, versions differ
-//! in `apiVersion` only. Rows are made object by object ([`crate::table`]).
+//! in `apiVersion` only. Rows are made object by object (`table`).
 
 use std::borrow::Cow;
 
