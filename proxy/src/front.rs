@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, Request, Response, Uri};
+use http::{Request, Response, Uri};
 use tokio::sync::watch;
 use tower_service::Service;
 
@@ -25,6 +25,7 @@ use crate::body::Body;
 use crate::http::health::{self, Check, CountsFor};
 use crate::http::path::{self, Target};
 use crate::http::respond;
+use crate::http::websocket::bearer;
 use crate::service::ProxyService;
 use crate::status::{ApiError, Cause};
 
@@ -72,16 +73,23 @@ impl Tokens {
 
     /// Replaces what the connection proved by what a token proves, if there is one. A token that nobody
     /// issued is 401 even where anonymous requests are served: its sender expects to be somebody.
-    fn identify(&self, headers: &HeaderMap) -> Result<Option<Access>, ApiError> {
-        let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
-        let token = value.to_str().ok().and_then(|value| {
-            let (scheme, token) = value.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-        });
-        match token.and_then(|token| self.0.get(token)) {
-            Some(access) => Ok(Some(access.clone())),
-            None => Err(ApiError::new(401, "Unauthorized", "Unauthorized")),
+    /// A token that is accepted is taken out of the request.
+    fn identify<B>(&self, request: &mut Request<B>) -> Result<Option<Access>, ApiError> {
+        let unauthorized = || ApiError::new(401, "Unauthorized", "Unauthorized");
+        let known = |token: &str| self.0.get(token).cloned().ok_or_else(unauthorized);
+        if let Some(value) = request.headers().get(AUTHORIZATION) {
+            let token = value.to_str().ok().and_then(|value| {
+                let (scheme, token) = value.split_once(' ')?;
+                scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+            });
+            let access = known(token.ok_or_else(unauthorized)?)?;
+            request.headers_mut().remove(AUTHORIZATION);
+            return Ok(Some(access));
         }
+        let Some(token) = bearer::token(request).map_err(|_| unauthorized())? else { return Ok(None) };
+        let access = known(&token)?;
+        bearer::remove(request.headers_mut());
+        Ok(Some(access))
     }
 }
 
@@ -218,7 +226,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        match self.tokens.identify(request.headers()) {
+        match self.tokens.identify(&mut request) {
             Ok(None) => {}
             Ok(Some(access)) => {
                 let from_browser = request.extensions().get::<Access>().is_some_and(Access::is_loopback);

@@ -12,6 +12,8 @@
 //! [`serve`] owns the upgraded connection. It receives frames from the body and messages from the client;
 //! it stops when either ends, or when the client leaves pings unanswered.
 
+pub(crate) mod bearer;
+
 use std::pin::pin;
 use std::time::Duration;
 
@@ -42,8 +44,6 @@ const READ_BUFFER_BYTES: usize = 4 << 10;
 const WRITE_BUFFER_BYTES: usize = 32 << 10;
 /// Time for the client to answer a goodbye.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A subprotocol that carries a token; never echoed.
-const BEARER_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// How a silent client is found out.
 #[derive(Clone, Copy, Debug)]
@@ -93,10 +93,7 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
 /// The first protocol that the client offers. What is sent is the same in all of them; browsers insist on
 /// the choice of one.
 fn protocol(headers: &HeaderMap) -> Option<HeaderValue> {
-    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
-    let mut offered = offered.flat_map(|value| value.split(',')).map(str::trim);
-    let chosen = offered.find(|name| !name.is_empty() && !name.starts_with(BEARER_PROTOCOL))?;
-    HeaderValue::from_str(chosen).ok()
+    bearer::others(headers).next().and_then(|chosen| HeaderValue::from_str(chosen).ok())
 }
 
 enum Step {

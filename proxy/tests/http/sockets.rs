@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use shardcache_proxy::access::Access;
-use shardcache_proxy::front::Front;
+use shardcache_proxy::front::{Front, Phase, Stage, Tokens};
 use shardcache_proxy::http::server::{Server, ServerConfig};
 use shardcache_proxy::metrics::labels::{Class, Limit};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -27,11 +27,23 @@ impl Served {
     pub(crate) async fn new(world: World, configure: impl FnOnce(&mut ServerConfig)) -> Self {
         let mut config = ServerConfig::default();
         configure(&mut config);
-        let server = Server::new(Front::ready(world.service.clone()), config);
+        let front = Front::ready(world.service.clone());
+        Self::listen(world, front, config, Access::loopback()).await
+    }
+
+    /// With tokens, for somebody who proves nothing else; without one they are what `otherwise` says.
+    pub(crate) async fn with_tokens(world: World, tokens: Tokens, otherwise: Access) -> Self {
+        let (stage, front) = Stage::new(tokens, PATIENCE);
+        stage.enter(Phase::Ready(world.service.clone()));
+        Self::listen(world, front, ServerConfig::default(), otherwise).await
+    }
+
+    async fn listen(world: World, front: Front, config: ServerConfig, access: Access) -> Self {
+        let server = Server::new(front, config);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound").to_string();
         let accepting = server.clone();
-        tokio::spawn(async move { accepting.serve_tcp(listener, Access::loopback()).await });
+        tokio::spawn(async move { accepting.serve_tcp(listener, access).await });
         Self { world, server, address }
     }
 

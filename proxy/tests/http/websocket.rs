@@ -5,6 +5,8 @@ use std::time::Duration;
 use futures::{SinkExt, StreamExt};
 use http::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
+use shardcache_proxy::access::{Access, Identity};
+use shardcache_proxy::front::Tokens;
 use shardcache_proxy::http::server::ServerConfig;
 use shardcache_proxy::metrics::labels::Limit;
 use tokio::net::TcpStream;
@@ -104,15 +106,45 @@ async fn what_is_wrong_with_the_version_is_said_and_the_conversation_ends() {
 
 #[tokio::test]
 async fn the_first_protocol_that_is_no_token_is_chosen() {
-    let served = Served::new(World::new(), |_| {}).await;
-    let bearer = "base64url.bearer.authorization.k8s.io.dG9rZW4";
+    let tokens = Tokens::new([("token".to_owned(), Identity::named("jane", &[]))]);
+    let served = Served::with_tokens(World::new(), tokens, Access::loopback()).await;
+    // An empty token is nobody's, and no protocol either.
+    let bearer = "base64url.bearer.authorization.k8s.io.";
     for (offered, chosen) in [
         ("v4.channel.k8s.io", "v4.channel.k8s.io"),
-        (&format!("{bearer}, base64.binary.k8s.io, other"), "base64.binary.k8s.io"),
+        (&format!("{bearer}dG9rZW4, base64.binary.k8s.io, other"), "base64.binary.k8s.io"),
+        (&format!("{bearer}, other"), "other"),
     ] {
         let (_, protocol) =
             open(&served, "", &[("sec-websocket-protocol", offered)]).await.expect("upgraded");
         assert_eq!(protocol, chosen, "{offered}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_among_the_protocols_says_who_watches() {
+    let tokens = Tokens::new([("token".to_owned(), Identity::named("jane", &[]))]);
+    let served = Served::with_tokens(World::new(), tokens, Access::nobody()).await;
+    let open = async |protocols: &str| {
+        let headers = [("sec-websocket-protocol", protocols)];
+        let headers: &[_] = if protocols.is_empty() { &[] } else { &headers };
+        open(&served, "", headers).await.map(|(_, chosen)| chosen)
+    };
+    let bearer = "base64url.bearer.authorization.k8s.io";
+    assert_eq!(
+        open(&format!("{bearer}.dG9rZW4, base64.binary.k8s.io")).await.as_deref(),
+        Ok("base64.binary.k8s.io")
+    );
+    for refused in [
+        "",
+        "base64.binary.k8s.io",
+        &format!("{bearer}., other"),
+        &format!("{bearer}.b3RoZXI, other"),
+        &format!("{bearer}.dG9rZW4"),
+        &format!("{bearer}.dG9rZW4, {bearer}.dG9rZW4, other"),
+        &format!("{bearer}.dG9rZW4=, other"),
+    ] {
+        assert_eq!(open(refused).await, Err(401), "{refused}");
     }
 }
 
