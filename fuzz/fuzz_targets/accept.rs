@@ -21,5 +21,5 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(expected != Expected::Watch || !(representation.gzip || representation.pretty));
         }
     }
-    let _ = (negotiate_discovery(&headers), body_format(&headers), patch_format(&headers));
+    let _ = (negotiate_discovery(&headers, &query, true), body_format(&headers), patch_format(&headers));
 });

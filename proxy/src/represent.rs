@@ -41,8 +41,8 @@ pub struct Form {
 enum Show {
     /// The whole object.
     Object,
-    /// Its metadata, after this text.
-    Metadata(&'static [u8]),
+    /// Its metadata, after a text.
+    Metadata(MetaVersion, &'static [u8]),
     /// Its row, or a table of it.
     Row(Box<Rows>),
 }
@@ -82,7 +82,7 @@ impl Form {
     fn within(scope: Option<&Scope>, type_info: &TypeInfo, version: &str, shape: Shape) -> Self {
         let show = match shape {
             Shape::Object => Show::Object,
-            Shape::PartialMetadata => Show::Metadata(PARTIAL_START),
+            Shape::PartialMetadata(version) => Show::Metadata(version, version.partial_start()),
             Shape::Table(meta_version, include) => Show::Row(Box::new(Rows {
                 table: Table::new(type_info.version(version), scope),
                 include,
@@ -106,7 +106,7 @@ impl Form {
     pub fn for_items(mut self) -> Self {
         match &mut self.show {
             Show::Object => {}
-            Show::Metadata(start) => *start = PARTIAL_ITEM_START,
+            Show::Metadata(_, start) => *start = PARTIAL_ITEM_START,
             Show::Row(rows) => rows.alone = false,
         }
         self
@@ -116,7 +116,7 @@ impl Form {
     pub fn list_type(&self) -> (&str, &str) {
         match &self.show {
             Show::Object => (self.api_version(), &self.list_kind),
-            Show::Metadata(_) => (MetaVersion::V1.api_version(), "PartialObjectMetadataList"),
+            Show::Metadata(version, _) => (version.api_version(), "PartialObjectMetadataList"),
             Show::Row(rows) => (rows.version.api_version(), "Table"),
         }
     }
@@ -124,7 +124,7 @@ impl Form {
     /// What a list has between its metadata and its first item.
     pub fn list_start(&self) -> Cow<'static, str> {
         match &self.show {
-            Show::Object | Show::Metadata(_) => Cow::Borrowed(r#""items":["#),
+            Show::Object | Show::Metadata(..) => Cow::Borrowed(r#""items":["#),
             Show::Row(rows) => {
                 Cow::Owned(format!(r#""columnDefinitions":{},"rows":["#, rows.table.definitions()))
             }
@@ -164,7 +164,7 @@ impl Form {
     /// Appends the object of a BOOKMARK: nothing but a version, and the mark that ends initial events.
     pub fn bookmark(&mut self, weave: &mut Weave, version: ResourceVersion, ends_initial: bool) {
         let (api_version, kind) = match &self.show {
-            Show::Metadata(_) => (MetaVersion::V1.api_version(), "PartialObjectMetadata"),
+            Show::Metadata(version, _) => (version.api_version(), "PartialObjectMetadata"),
             Show::Object | Show::Row(_) => (self.api_version(), &*self.kind),
         };
         let annotations =
@@ -204,7 +204,7 @@ impl Form {
     pub fn sum(&self, sizes: Sizes, objects: u64) -> Option<u64> {
         match self.show {
             Show::Object => Some(sizes.bodies - sizes.api_versions + objects * self.api_version.len() as u64),
-            Show::Metadata(start) => {
+            Show::Metadata(_, start) => {
                 Some(sizes.metadata + objects * (start.len() + PARTIAL_END.len()) as u64)
             }
             Show::Row(_) => None,
@@ -229,7 +229,7 @@ impl Form {
     fn len(&self, object: &Object) -> usize {
         let spans = object.spans();
         match self.show {
-            Show::Metadata(start) => start.len() + spans.metadata.len as usize + PARTIAL_END.len(),
+            Show::Metadata(_, start) => start.len() + spans.metadata.len as usize + PARTIAL_END.len(),
             Show::Object | Show::Row(_) => {
                 object.body_bytes().len() - spans.api_version.len as usize + self.api_version.len()
             }
@@ -238,7 +238,7 @@ impl Form {
 
     fn put(&self, weave: &mut Weave, source: &impl Source) {
         let spans = source.spans();
-        if let Show::Metadata(start) = self.show {
+        if let Show::Metadata(_, start) = self.show {
             weave.fixed(start);
             source.put(weave, spans.metadata.range());
             weave.fixed(if source.has_comma() { PARTIAL_ITEM_END } else { PARTIAL_END });

@@ -10,6 +10,8 @@ use super::options::Query;
 use crate::status::{ApiError, FieldError};
 
 const META_GROUP: &str = "meta.k8s.io";
+/// What everything but a stream can be written as.
+const DOCUMENTS: &str = "application/json, application/yaml";
 
 /// What an answer would hold if nothing were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub enum Shape {
     #[default]
     Object,
     /// `PartialObjectMetadata`, or `PartialObjectMetadataList` for lists.
-    PartialMetadata,
+    PartialMetadata(MetaVersion),
     /// `Table`, and what its rows hold beside the cells.
     Table(MetaVersion, IncludeObject),
 }
@@ -106,10 +108,10 @@ fn choose(headers: &HeaderMap, query: &str, expected: Expected) -> Result<(Shape
         return Ok(Default::default());
     }
     for clause in clauses(&accept) {
-        let encoding = match expected {
-            _ if clause.is_json() => Encoding::Json,
-            Expected::Object | Expected::List if clause.is_yaml() => Encoding::Yaml,
-            _ => continue,
+        let encoding = match clause.encoding() {
+            Some(Encoding::Yaml) if expected == Expected::Watch => continue,
+            Some(encoding) => encoding,
+            None => continue,
         };
         if let Some(shape) = clause.shape(expected, query)? {
             return Ok((shape, encoding, clause.get("pretty") == Some("1")));
@@ -117,39 +119,58 @@ fn choose(headers: &HeaderMap, query: &str, expected: Expected) -> Result<(Shape
     }
     Err(not_acceptable(match expected {
         Expected::Watch => "application/json;stream=watch",
-        Expected::Object | Expected::List => "application/json, application/yaml",
+        Expected::Object | Expected::List => DOCUMENTS,
     }))
 }
 
-/// Form of `/api` and `/apis`.
+/// Form of discovery documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryForm {
-    /// `APIGroupDiscoveryList` v2; the answer's content type is [`AGGREGATED_DISCOVERY`].
+    /// `APIGroupDiscoveryList` v2, of `/api` and `/apis`; the answer's content type is
+    /// [`AGGREGATED_DISCOVERY`] or [`AGGREGATED_DISCOVERY_YAML`].
     Aggregated,
-    /// `APIVersions`, `APIGroupList`.
+    /// `APIVersions`, `APIGroupList` and all others.
     Legacy,
 }
 
 /// Content type of aggregated discovery; clients compare its parameters (R17).
 pub const AGGREGATED_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// The same in YAML.
+pub const AGGREGATED_DISCOVERY_YAML: &str =
+    "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Chooses the form of discovery documents; 406 if the client accepts none.
-pub fn negotiate_discovery(headers: &HeaderMap) -> Result<DiscoveryForm, ApiError> {
+/// Chooses the form of a discovery document, which may be aggregated or not, and how it is written; 406 if
+/// the client accepts none.
+pub fn negotiate_discovery(
+    headers: &HeaderMap,
+    query: &str,
+    may_aggregate: bool,
+) -> Result<(DiscoveryForm, Representation), ApiError> {
     let accept = joined(headers, &ACCEPT);
-    if accept.trim().is_empty() {
-        return Ok(DiscoveryForm::Legacy);
-    }
-    let form = |clause: &Clause<'_>| match clause.target() {
-        None => Some(DiscoveryForm::Legacy),
-        Some(("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")) => Some(DiscoveryForm::Aggregated),
-        Some(_) => None,
+    let (form, encoding, pretty) = if accept.trim().is_empty() {
+        (DiscoveryForm::Legacy, Encoding::Json, false)
+    } else {
+        let chosen = clauses(&accept).iter().find_map(|clause| {
+            let form = match clause.target() {
+                None => DiscoveryForm::Legacy,
+                Some(("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")) if may_aggregate => {
+                    DiscoveryForm::Aggregated
+                }
+                Some(_) => return None,
+            };
+            Some((form, clause.encoding()?, clause.get("pretty") == Some("1")))
+        });
+        chosen.ok_or_else(|| not_acceptable(DOCUMENTS))?
     };
-    let clauses = clauses(&accept);
-    clauses
-        .iter()
-        .filter(|clause| clause.is_json())
-        .find_map(form)
-        .ok_or_else(|| not_acceptable("application/json"))
+    let pretty = pretty || wants_pretty(headers, query);
+    Ok((form, Representation { encoding, pretty, ..Representation::default() }))
+}
+
+/// 406 for who cannot read JSON, where there is nothing else.
+pub fn negotiate_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let accept = joined(headers, &ACCEPT);
+    let readable = accept.trim().is_empty() || clauses(&accept).iter().any(Clause::is_json);
+    if readable { Ok(()) } else { Err(not_acceptable("application/json")) }
 }
 
 /// Encoding of a request body.
@@ -229,8 +250,10 @@ impl<'a> Clause<'a> {
         matches!((self.kind.as_str(), self.subkind.as_str()), ("application", "json" | "*") | ("*", "*"))
     }
 
-    fn is_yaml(&self) -> bool {
-        (self.kind.as_str(), self.subkind.as_str()) == ("application", "yaml")
+    /// The encoding of ours that the range means.
+    fn encoding(&self) -> Option<Encoding> {
+        let is_yaml = (self.kind.as_str(), self.subkind.as_str()) == ("application", "yaml");
+        if self.is_json() { Some(Encoding::Json) } else { is_yaml.then_some(Encoding::Yaml) }
     }
 
     fn get(&self, name: &str) -> Option<&'a str> {
@@ -251,27 +274,25 @@ impl<'a> Clause<'a> {
         if !matches!(stream, "" | "watch") || !matches!(version, "" | "v1") {
             return Ok(None);
         }
-        match (self.target(), expected) {
-            (None, _) => Ok(Some(Shape::Object)),
-            (Some(("PartialObjectMetadata", META_GROUP, "v1")), Expected::List) => {
-                Err(ApiError::not_acceptable(
-                    "you requested PartialObjectMetadata, but the requested object is a list",
-                ))
-            }
-            (Some(("PartialObjectMetadataList", META_GROUP, "v1")), Expected::Object) => {
-                Err(ApiError::not_acceptable(
-                    "you requested PartialObjectMetadataList, but the requested object is not a list",
-                ))
-            }
+        let Some((kind, group, version)) = self.target() else { return Ok(Some(Shape::Object)) };
+        let version = match (group, version) {
+            (META_GROUP, "v1") => MetaVersion::V1,
+            (META_GROUP, "v1beta1") => MetaVersion::V1Beta1,
+            _ => return Ok(None),
+        };
+        match (kind, expected) {
+            ("PartialObjectMetadata", Expected::List) => Err(ApiError::not_acceptable(
+                "you requested PartialObjectMetadata, but the requested object is a list",
+            )),
+            ("PartialObjectMetadataList", Expected::Object) => Err(ApiError::not_acceptable(
+                "you requested PartialObjectMetadataList, but the requested object is not a list",
+            )),
             // A watch has both a list and objects; clients send either.
-            (Some(("PartialObjectMetadata" | "PartialObjectMetadataList", META_GROUP, "v1")), _) => {
-                Ok(Some(Shape::PartialMetadata))
+            ("PartialObjectMetadata" | "PartialObjectMetadataList", _) => {
+                Ok(Some(Shape::PartialMetadata(version)))
             }
-            (Some(("Table", META_GROUP, version @ ("v1" | "v1beta1"))), _) => {
-                let version = if version == "v1" { MetaVersion::V1 } else { MetaVersion::V1Beta1 };
-                Ok(Some(Shape::Table(version, include_object(query)?)))
-            }
-            (Some(_), _) => Ok(None),
+            ("Table", _) => Ok(Some(Shape::Table(version, include_object(query)?))),
+            _ => Ok(None),
         }
     }
 }

@@ -16,7 +16,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::accept::{AGGREGATED_DISCOVERY, DiscoveryForm, negotiate_discovery};
+use super::accept::{
+    AGGREGATED_DISCOVERY, AGGREGATED_DISCOVERY_YAML, DiscoveryForm, Encoding, Representation,
+    negotiate_discovery,
+};
 use super::document::{self, Freshness};
 use super::path::ScopedPath;
 use super::respond;
@@ -49,19 +52,26 @@ pub fn respond(
     shard: &Part,
     cluster: &Part,
     path: &ScopedPath,
+    query: &str,
     headers: &HeaderMap,
 ) -> Result<Response<Body>, ApiError> {
-    let form = match path {
-        ScopedPath::Api | ScopedPath::Apis => negotiate_discovery(headers)?,
-        _ => DiscoveryForm::Legacy,
+    let may_aggregate = matches!(path, ScopedPath::Api | ScopedPath::Apis);
+    let (form, representation) = match path {
+        // What paths there are is no object, and has one form.
+        ScopedPath::Root => (DiscoveryForm::Legacy, Representation::default()),
+        _ => negotiate_discovery(headers, query, may_aggregate)?,
     };
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let document = View { types, shard, cluster }.document(path, form, host);
     let body = Bytes::from(document.ok_or_else(ApiError::no_such_path)?.to_string());
-    let content_type = match form {
-        DiscoveryForm::Aggregated => HeaderValue::from_static(AGGREGATED_DISCOVERY),
-        DiscoveryForm::Legacy => respond::JSON,
+    let content_type = match (form, representation.encoding) {
+        (DiscoveryForm::Aggregated, Encoding::Json) => HeaderValue::from_static(AGGREGATED_DISCOVERY),
+        (DiscoveryForm::Aggregated, Encoding::Yaml) => HeaderValue::from_static(AGGREGATED_DISCOVERY_YAML),
+        (DiscoveryForm::Legacy, Encoding::Json) => respond::JSON,
+        (DiscoveryForm::Legacy, Encoding::Yaml) => respond::YAML,
     };
+    // Each way to write a document has its own validator.
+    let body = respond::spelled(body, representation);
     Ok(document::answer(headers, content_type, body, Freshness::Revalidate))
 }
 

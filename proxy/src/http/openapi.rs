@@ -22,6 +22,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
+use super::accept::negotiate_json;
 use super::discovery::gv_path;
 use super::document::{Freshness, answer, digest};
 use super::path::ScopedPath;
@@ -43,7 +44,7 @@ pub fn respond(
 ) -> Result<Response<Body>, ApiError> {
     let piece = match path {
         ScopedPath::OpenApiV3(piece) => piece,
-        ScopedPath::OpenApiV2 => return Ok(v2::respond(headers)),
+        ScopedPath::OpenApiV2 => return v2::respond(headers),
         _ => return Err(ApiError::no_such_path()),
     };
     let writable = matches!((shard, cluster), (Part::One(_), Part::One(_)));
@@ -58,6 +59,7 @@ pub fn respond(
         Some(hash) if hash == document.hash() => Freshness::Immutable,
         Some(_) => return Ok(moved(&document.hash())),
     };
+    negotiate_json(headers)?;
     let body = Bytes::from(document.json().to_string());
     Ok(answer(headers, respond::JSON, body, freshness))
 }

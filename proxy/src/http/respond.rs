@@ -7,14 +7,15 @@ use serde_json::Value;
 
 use crate::body::Body;
 use crate::http::accept::{Encoding, Representation};
-use crate::http::rewrite::rewrite;
+use crate::http::rewrite::{Rewriter, rewrite};
 use crate::http::{gzip, pretty, yaml};
 use crate::service::ApiConfig;
 use crate::status::ApiError;
 
 /// `Content-Type` of everything that is not text, unless YAML was asked for.
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+/// The same where YAML was asked for.
+pub const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// An answer of encoded JSON.
@@ -68,6 +69,20 @@ pub(crate) fn written(response: Response<Body>, representation: Representation) 
         }
         Encoding::Json if representation.pretty => rewrite::<pretty::Writer>(response),
         Encoding::Json => response,
+    }
+}
+
+/// Whole JSON as it was negotiated, without compression.
+pub(crate) fn spelled(json: Bytes, representation: Representation) -> Bytes {
+    fn through<R: Rewriter>(json: &[u8]) -> Bytes {
+        let mut rewriter = R::default();
+        rewriter.write(json);
+        rewriter.finish().into()
+    }
+    match representation.encoding {
+        Encoding::Yaml => through::<yaml::Writer>(&json),
+        Encoding::Json if representation.pretty => through::<pretty::Writer>(&json),
+        Encoding::Json => json,
     }
 }
 

@@ -160,7 +160,10 @@ impl Call<'_> {
                 self.only_get()?;
                 Ok(health::respond(self.api, endpoint, check.as_deref(), self.query()))
             }
-            Target::Version => self.only_get().map(|()| version::respond()),
+            Target::Version => {
+                self.only_get()?;
+                version::respond(&self.parts.headers)
+            }
             Target::Metrics => {
                 self.only_get()?;
                 access.check_read(self.parts.uri.path())?;
@@ -187,7 +190,7 @@ impl Call<'_> {
             ScopedPath::OpenApiV2 | ScopedPath::OpenApiV3(_) => {
                 openapi::respond(types, shard, cluster, path, self.query(), headers)
             }
-            _ => discovery::respond(types, shard, cluster, path, headers),
+            _ => discovery::respond(types, shard, cluster, path, self.query(), headers),
         }
     }
 

@@ -5,20 +5,23 @@
 //! is followed. `kubectl version` warns when the client is more than one minor version away; nothing
 //! else in kubectl looks at the difference.
 
-use ::http::{Response, StatusCode};
+use ::http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
+use super::accept::negotiate_json;
 use super::respond;
 use crate::body::Body;
+use crate::status::ApiError;
 
 /// Major version of the Kubernetes whose wire contract is followed.
 const MAJOR: &str = "1";
 /// Its minor version.
 const MINOR: &str = "37";
 
-/// Answers a GET of `/version`, in a scope or not.
-pub fn respond() -> Response<Body> {
-    respond::value(StatusCode::OK, &document())
+/// Answers a GET of `/version`, in a scope or not; 406 for who cannot read JSON.
+pub fn respond(headers: &HeaderMap) -> Result<Response<Body>, ApiError> {
+    negotiate_json(headers)?;
+    Ok(respond::value(StatusCode::OK, &document()))
 }
 
 /// Every field of Kubernetes' `version.Info`; clients require all of them to be texts.

@@ -35,13 +35,17 @@ async fn metadata_clients_get_partial_object_metadata() {
     let world = World::new();
     world.put("s/c/n/a", "x=1", &json!({ "n": 1 })).await;
     let whole = world.json(&format!("{AMBER}/v1/namespaces/n/widgets/a")).await;
-    let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
     let path = format!("{AMBER}/v1/namespaces/n/widgets/a");
-    let partial = world.call(Method::GET, &path, &[("accept", accept)]).await.json();
-    let expected = json!({
-        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": whole["metadata"],
-    });
-    assert_eq!(partial, expected);
+    for version in ["v1", "v1beta1"] {
+        let accept = format!("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v={version}");
+        let partial = world.call(Method::GET, &path, &[("accept", &accept)]).await.json();
+        let expected = json!({
+            "kind": "PartialObjectMetadata",
+            "apiVersion": format!("meta.k8s.io/{version}"),
+            "metadata": whole["metadata"],
+        });
+        assert_eq!(partial, expected);
+    }
 }
 
 #[tokio::test]

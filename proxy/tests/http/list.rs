@@ -47,10 +47,12 @@ async fn b058_b059_b010_an_empty_list_is_whole() {
     assert_eq!((&list["kind"], &list["apiVersion"]), (&json!("WidgetList"), &json!("example.dev/v1")));
     assert_eq!(list["items"], json!([]));
     assert_eq!(list["metadata"], json!({ "resourceVersion": world.head() }));
-    let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-    let partial = world.call(Method::GET, WIDGETS, &[("accept", accept)]).await.json();
-    assert_eq!((&partial["kind"], &partial["items"]), (&json!("PartialObjectMetadataList"), &json!([])));
-    assert_eq!(partial["apiVersion"], json!("meta.k8s.io/v1"));
+    for version in ["v1", "v1beta1"] {
+        let accept = format!("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v={version}");
+        let partial = world.call(Method::GET, WIDGETS, &[("accept", &accept)]).await.json();
+        assert_eq!((&partial["kind"], &partial["items"]), (&json!("PartialObjectMetadataList"), &json!([])));
+        assert_eq!(partial["apiVersion"], json!(format!("meta.k8s.io/{version}")));
+    }
 }
 
 #[tokio::test]

@@ -211,9 +211,11 @@ async fn other_versions_and_metadata_clients_see_their_form_of_every_event() {
     let beta = WIDGETS.replace("/v1/", "/v1beta1/");
     let mut beta = world.watch_at(&format!("{beta}?watch=true"), &[]).await;
     let accept = [("accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")];
+    let accept_beta = [("accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1")];
     let query = format!("timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={before}");
     let path = format!("{WIDGETS}?watch=true&{query}");
     let mut partial = world.watch_at(&path, &accept).await;
+    let mut partial_beta = world.watch_at(&path, &accept_beta).await;
     world.put("s/c/n/a", "", &json!({ "n": 1 })).await;
     world.delete("s/c/n/a").await;
     for kind in ["ADDED", "MODIFIED", "DELETED"] {
@@ -223,9 +225,16 @@ async fn other_versions_and_metadata_clients_see_their_form_of_every_event() {
         assert_eq!((seen.as_str(), &object["kind"]), (kind, &json!("PartialObjectMetadata")));
         assert_eq!((&object["apiVersion"], object.get("spec")), (&json!("meta.k8s.io/v1"), None));
         assert_eq!(object["metadata"]["name"], json!("a"));
+        let (seen, older) = partial_beta.event().await;
+        assert_eq!((seen.as_str(), &older["apiVersion"]), (kind, &json!("meta.k8s.io/v1beta1")));
+        assert_eq!(older["metadata"], object["metadata"]);
     }
-    let (seen, object) = partial.event().await;
-    assert_eq!((seen.as_str(), &object["kind"]), ("BOOKMARK", &json!("PartialObjectMetadata")));
+    for (lines, version) in [(partial, "meta.k8s.io/v1"), (partial_beta, "meta.k8s.io/v1beta1")] {
+        let mut lines = lines;
+        let (seen, object) = lines.event().await;
+        assert_eq!((seen.as_str(), &object["kind"]), ("BOOKMARK", &json!("PartialObjectMetadata")));
+        assert_eq!(object["apiVersion"], json!(version));
+    }
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ fn shape(accept: &str, expected: Expected) -> Result<Shape, String> {
     })
 }
 
+const METADATA: Shape = Shape::PartialMetadata(MetaVersion::V1);
 const PARTIAL: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -50,10 +51,17 @@ fn clients_seen_in_the_wild_get_what_they_can_read() {
             assert_eq!(shape(accept, expected), Ok(Shape::Object), "{accept:?} {expected:?}");
         }
     }
-    assert_eq!(shape(&metadata("PartialObjectMetadata"), Expected::Object), Ok(Shape::PartialMetadata));
-    assert_eq!(shape(&metadata("PartialObjectMetadata"), Expected::Watch), Ok(Shape::PartialMetadata));
-    assert_eq!(shape(&metadata("PartialObjectMetadataList"), Expected::List), Ok(Shape::PartialMetadata));
-    assert_eq!(shape(&metadata("PartialObjectMetadataList"), Expected::Watch), Ok(Shape::PartialMetadata));
+    for (kind, expected) in [
+        ("PartialObjectMetadata", Expected::Object),
+        ("PartialObjectMetadata", Expected::Watch),
+        ("PartialObjectMetadataList", Expected::List),
+        ("PartialObjectMetadataList", Expected::Watch),
+    ] {
+        assert_eq!(shape(&metadata(kind), expected), Ok(METADATA), "{kind} {expected:?}");
+        let beta = metadata(kind).replace("v=v1", "v=v1beta1");
+        let shown = shape(&beta, expected);
+        assert_eq!(shown, Ok(Shape::PartialMetadata(MetaVersion::V1Beta1)), "{kind} {expected:?}");
+    }
 }
 
 #[test]
@@ -108,14 +116,14 @@ fn tables_come_in_two_versions_and_hold_what_is_asked_for() {
 #[test]
 fn quality_orders_clauses_and_precision_breaks_ties() {
     let prefers = |accept: &str| shape(accept, Expected::Object);
-    assert_eq!(prefers(&format!("application/json;q=0.5,{PARTIAL};q=0.9")), Ok(Shape::PartialMetadata));
+    assert_eq!(prefers(&format!("application/json;q=0.5,{PARTIAL};q=0.9")), Ok(METADATA));
     assert_eq!(prefers(&format!("{PARTIAL};q=0.5,application/json")), Ok(Shape::Object));
-    assert_eq!(prefers(&format!("*/*,{PARTIAL}")), Ok(Shape::PartialMetadata));
-    assert_eq!(prefers(&format!("{PARTIAL},application/json")), Ok(Shape::PartialMetadata));
+    assert_eq!(prefers(&format!("*/*,{PARTIAL}")), Ok(METADATA));
+    assert_eq!(prefers(&format!("{PARTIAL},application/json")), Ok(METADATA));
     let mut repeated = headers(&[("accept", PROTOBUF)]);
     repeated.append("accept", PARTIAL.parse().expect("legal"));
     let negotiated = negotiate(&repeated, "", Expected::Object).expect("acceptable");
-    assert_eq!(negotiated.shape, Shape::PartialMetadata);
+    assert_eq!(negotiated.shape, METADATA);
 }
 
 #[test]
@@ -128,7 +136,7 @@ fn what_we_cannot_write_is_406() {
         "application/json;as=Table;v=v2;g=meta.k8s.io",
         "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
         "application/json;q=0",
-        "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1",
+        "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1alpha1",
         "application/json;as=PartialObjectMetadata;g=other;v=v1",
         "application/json;as=Other;g=meta.k8s.io;v=v1",
         "application/json;stream=other",
@@ -195,7 +203,11 @@ fn gzip_is_taken_when_accepted_and_never_on_watches() {
 
 #[test]
 fn discovery_is_aggregated_for_those_who_ask_in_the_current_version() {
-    let form = |accept: &str| negotiate_discovery(&headers(&[("accept", accept)]));
+    let form = |accept: &str| {
+        let chosen = negotiate_discovery(&headers(&[("accept", accept)]), "", true);
+        chosen.map(|(form, representation)| (form, representation.encoding))
+    };
+    let yaml = AGGREGATED_DISCOVERY_YAML;
     let beta = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
     for (accept, expected) in [
         (AGGREGATED_DISCOVERY.to_owned(), DiscoveryForm::Aggregated),
@@ -207,12 +219,21 @@ fn discovery_is_aggregated_for_those_who_ask_in_the_current_version() {
         ("*/*".to_owned(), DiscoveryForm::Legacy),
         (String::new(), DiscoveryForm::Legacy),
     ] {
-        assert_eq!(form(&accept), Ok(expected), "{accept}");
+        assert_eq!(form(&accept), Ok((expected, Encoding::Json)), "{accept}");
     }
+    assert_eq!(
+        form(&format!("{yaml},{AGGREGATED_DISCOVERY}")),
+        Ok((DiscoveryForm::Aggregated, Encoding::Yaml))
+    );
+    assert_eq!(form("application/yaml"), Ok((DiscoveryForm::Legacy, Encoding::Yaml)));
     for accept in [beta, PROTOBUF, "text/html"] {
-        let expected = "only the following media types are accepted: application/json";
-        assert_eq!(form(accept), Err(ApiError::not_acceptable(expected)), "{accept}");
+        assert_eq!(form(accept), Err(ApiError::not_acceptable(ACCEPTED)), "{accept}");
     }
+    // A single group has one form.
+    let of_a_group = |accept: &str| negotiate_discovery(&headers(&[("accept", accept)]), "", false);
+    assert!(of_a_group(AGGREGATED_DISCOVERY).is_err());
+    let fallback = of_a_group(&format!("{AGGREGATED_DISCOVERY},*/*")).expect("acceptable");
+    assert_eq!(fallback.0, DiscoveryForm::Legacy);
 }
 
 #[test]
@@ -254,6 +275,6 @@ proptest! {
         for expected in [Expected::Object, Expected::List, Expected::Watch] {
             let _ = negotiate(&headers, &accept, expected);
         }
-        let _ = (negotiate_discovery(&headers), body_format(&headers), patch_format(&headers));
+        let _ = (negotiate_discovery(&headers, &accept, true), body_format(&headers), patch_format(&headers));
     }
 }

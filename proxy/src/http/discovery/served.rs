@@ -71,6 +71,51 @@ async fn r17_both_roots_are_aggregated_with_the_exact_content_type_and_a_validat
 }
 
 #[tokio::test]
+async fn every_document_but_the_root_comes_as_yaml_too() {
+    let service = service(&World::new());
+    for (path, accept, content_type) in [
+        ("/api", "application/yaml", "application/yaml"),
+        ("/apis", "application/yaml,application/json", "application/yaml"),
+        ("/apis/apis.kcp.io", "application/yaml", "application/yaml"),
+        ("/apis/apis.kcp.io/v1alpha2", "application/yaml", "application/yaml"),
+        ("/apis", &AGGREGATED_DISCOVERY.replace("json", "yaml"), AGGREGATED_DISCOVERY_YAML),
+    ] {
+        let path = format!("{AMBER_ROOT}{path}");
+        let yaml = get(&service, &path, accept, None).await;
+        assert_eq!(
+            (yaml.status(), &yaml.headers()[CONTENT_TYPE]),
+            (StatusCode::OK, &HeaderValue::from_static(content_type))
+        );
+        let etag = yaml.headers()[ETAG].clone();
+        let body = yaml.into_body().collect().await.expect("whole").to_bytes();
+        let read: Value = serde_saphyr::from_slice(&body).expect("YAML");
+        let as_json = get(&service, &path, &accept.replace("yaml", "json"), None).await;
+        assert_ne!(as_json.headers()[ETAG], etag, "they are other bytes");
+        assert_eq!(read, json(as_json).await, "{path}");
+        assert_eq!(get(&service, &path, accept, Some(&etag)).await.status(), StatusCode::NOT_MODIFIED);
+    }
+    // The root of all is for people; OpenAPI and the version have no YAML.
+    let root = get(&service, AMBER_ROOT, "application/yaml", None).await;
+    assert_eq!(root.headers()[CONTENT_TYPE], "application/json");
+    for path in ["/version", "/openapi/v2", "/openapi/v3/apis/apis.kcp.io/v1alpha2"] {
+        let refused = get(&service, &format!("{AMBER_ROOT}{path}"), "application/yaml", None).await;
+        assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn who_looks_at_discovery_sees_it_indented() {
+    let service = service(&World::new());
+    let path = format!("{AMBER_ROOT}/apis/apis.kcp.io");
+    let text = async |path: &str| {
+        let answer = get(&service, path, "*/*", None).await;
+        String::from_utf8(answer.into_body().collect().await.expect("whole").to_bytes().into()).expect("text")
+    };
+    assert!(text(&format!("{path}?pretty=1")).await.starts_with("{\n  \"kind\": \"APIGroup\",\n"));
+    assert!(text(&path).await.starts_with("{\"kind\":"));
+}
+
+#[tokio::test]
 async fn discovery_without_a_shard_is_that_of_the_wildcards() {
     let service = service(&World::new());
     for path in [

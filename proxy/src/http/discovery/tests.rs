@@ -72,7 +72,7 @@ fn what_is_not_served_is_not_found() {
     ];
     for path in unknown {
         assert_eq!(document(&amber, &root, &path, DiscoveryForm::Legacy), None, "{path:?}");
-        let error = respond(&types(), &amber, &root, &path, &HeaderMap::new()).expect_err("unknown");
+        let error = respond(&types(), &amber, &root, &path, "", &HeaderMap::new()).expect_err("unknown");
         assert_eq!((error.code, error.reason), (404, "NotFound"), "{path:?}");
     }
 }

@@ -10,7 +10,9 @@ use serde_json::json;
 
 use super::Freshness;
 use crate::body::Body;
+use crate::http::accept::negotiate_json;
 use crate::http::{document, respond};
+use crate::status::ApiError;
 
 /// What Go clients ask for is spelled with an `@`, what they are answered is not (kube-openapi).
 const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
@@ -19,16 +21,17 @@ const ANSWERED: HeaderValue =
 const TITLE: &str = "shardcache";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub(super) fn respond(headers: &HeaderMap) -> Response<Body> {
+pub(super) fn respond(headers: &HeaderMap) -> Result<Response<Body>, ApiError> {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let protobuf = accepted
         .flat_map(|value| value.split(','))
         .any(|clause| clause.split(';').next().is_some_and(|range| range.trim() == ASKED));
     if protobuf {
-        document::answer(headers, ANSWERED, Bytes::from(encoded()), Freshness::Revalidate)
+        Ok(document::answer(headers, ANSWERED, Bytes::from(encoded()), Freshness::Revalidate))
     } else {
+        negotiate_json(headers)?;
         let json = json!({"swagger": "2.0", "info": {"title": TITLE, "version": VERSION}, "paths": {}});
-        document::answer(headers, respond::JSON, Bytes::from(json.to_string()), Freshness::Revalidate)
+        Ok(document::answer(headers, respond::JSON, Bytes::from(json.to_string()), Freshness::Revalidate))
     }
 }
 
@@ -55,9 +58,12 @@ mod tests {
     #[test]
     fn go_clients_get_protobuf_and_others_json() {
         let mut headers = HeaderMap::new();
-        assert_eq!(respond(&headers).headers()[CONTENT_TYPE], "application/json");
+        let json = respond(&headers).expect("acceptable");
+        assert_eq!(json.headers()[CONTENT_TYPE], "application/json");
+        headers.insert(ACCEPT, HeaderValue::from_static("application/yaml"));
+        assert_eq!(respond(&headers).expect_err("neither").code, 406);
         headers.insert(ACCEPT, HeaderValue::from_static(ASKED));
-        let answer = respond(&headers);
+        let answer = respond(&headers).expect("acceptable");
         assert_eq!(
             answer.headers()[CONTENT_TYPE],
             "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
