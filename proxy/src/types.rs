@@ -2,7 +2,8 @@
 //!
 //! The served set is a function of the store (D45): the built-in table (`builtin`), then cached
 //! CustomResourceDefinitions, then the [configuration](config); for one type the earlier source wins.
-//! - Built-in and configured types are served everywhere.
+//! - Built-in and configured types are served everywhere. A CRD of a built-in type changes nothing about
+//!   that: where it counts, it says what the type's schema, columns and selectable fields are.
 //! - A CRD's type is served in the CRD's own shard and logical cluster, and under the wildcards that
 //!   include them; a CRD in the logical cluster `system:system-crds` of any shard, everywhere.
 //! - Under a wildcard, definitions that differ are joined: each version that one of them serves is
@@ -62,7 +63,7 @@ struct Fixed {
 pub struct Counts {
     /// Built-in types.
     pub builtin: usize,
-    /// Types with at least one CRD.
+    /// Types with at least one CRD that are not built in.
     pub crd: usize,
     /// Configured types.
     pub config: usize,
@@ -117,7 +118,7 @@ impl Types {
         let group = if group == "core" { "" } else { group };
         let name = TypeName::new(group, resource);
         let info = match self.fixed.builtin.get(&name) {
-            Some(info) => info,
+            Some(info) => self.described(&name, shard, cluster).unwrap_or(info),
             None if identity.is_some() => return None,
             None => self.described(&name, shard, cluster)?,
         };
@@ -131,6 +132,8 @@ impl Types {
         cluster: &'a Part,
     ) -> Box<dyn Iterator<Item = &'a Arc<TypeInfo>> + 'a> {
         let builtin = self.fixed.builtin.iter();
+        let builtin =
+            builtin.map(|(name, info)| (name, self.described(name, shard, cluster).unwrap_or(info)));
         let described = (self.declared.keys().chain(self.fixed.config.keys()))
             .filter(|name| !self.fixed.builtin.contains_key(name))
             .filter_map(|name| Some((name, self.described(name, shard, cluster)?)));
@@ -140,7 +143,10 @@ impl Types {
 
     /// How many types there are, by source.
     pub fn counts(&self) -> Counts {
-        let described = |pick: fn(&Declared) -> bool| self.declared.values().filter(|d| pick(d)).count();
+        let described = |pick: fn(&Declared) -> bool| {
+            let declared = self.declared.iter().filter(|(name, _)| !self.fixed.builtin.contains_key(name));
+            declared.filter(|(_, declared)| pick(declared)).count()
+        };
         Counts {
             builtin: self.fixed.builtin.len(),
             crd: described(Declared::has_crds),
@@ -150,7 +156,7 @@ impl Types {
         }
     }
 
-    /// The type at a scope by any source but the built-in table.
+    /// The type at a scope by any source but the built-in table; of a built-in type, what CRDs say of it.
     fn described(&self, name: &TypeName, shard: &Part, cluster: &Part) -> Option<&Arc<TypeInfo>> {
         let declared = self.declared.get(name).and_then(|declared| declared.at(shard, cluster));
         declared.or_else(|| self.fixed.config.get(name))

@@ -4,7 +4,7 @@
 //! leaves validation to the server, and `create` and `apply` work without flags), and that the list
 //! operation takes `shardSelector` (KEP-5866). So every operation is there with its parameters and its
 //! `x-kubernetes-group-version-kind`. Schemas are for `kubectl explain`: those of CRDs as they were written,
-//! the fields of Kubernetes' own types, and open objects for all others. What is stored is not validated
+//! of built-in types too; the fields of Kubernetes' own types; and open objects for all others. What is stored is not validated
 //! against any. Under a wildcard whose CRDs differ, a schema would be wrong for some, and there is none.
 //!
 //! `/openapi/v2` is a document without paths: kubectl asks for it when a kind is not in v3, and with

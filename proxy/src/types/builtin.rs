@@ -2,7 +2,7 @@
 //! any Kubernetes API expect to find (wire contract R19, leader election).
 //!
 //! Names, scope, versions and categories are those of kcp's own CRDs; a test compares the table with
-//! them. Nothing here has a schema: objects are stored and served as sent.
+//! them. Nothing here has a schema: objects are stored and served as sent. CRDs of these types bring theirs.
 
 mod columns;
 

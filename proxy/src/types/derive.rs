@@ -93,17 +93,23 @@ impl<'a> Derivation<'a> {
             types.broken.remove(&joined);
         }
         let Some(name) = crd::declared_type(key.name) else { return };
-        if types.fixed.builtin.contains_key(&name) {
-            return;
-        }
-        let info = parsed.ok().flatten().map(Arc::new);
+        let builtin = types.fixed.builtin.get(&name).cloned();
+        let info = parsed.ok().flatten().and_then(|info| match &builtin {
+            Some(builtin) => builtin.explained_by(&info),
+            None => Some(info),
+        });
+        let info = info.map(Arc::new);
         let cell = cell_of(key);
         if key.cluster == SYSTEM_CLUSTER {
             self.edit(&name, |declared| declared.set_system(&cell.0, info.as_ref()));
-            self.unsettle_everywhere(&name);
+            if builtin.is_none() {
+                self.unsettle_everywhere(&name);
+            }
         } else {
             self.edit(&name, |declared| declared.set_cell(&cell, info.map(|info| (Kind::Crd, info))));
-            self.unsettled.insert((name, cell));
+            if builtin.is_none() {
+                self.unsettled.insert((name, cell));
+            }
         }
     }
 

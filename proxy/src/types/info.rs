@@ -55,6 +55,27 @@ impl TypeInfo {
         }
     }
 
+    /// This built-in type as a CRD explains it: the same names, scope and versions, and of each version the
+    /// CRD's schema, its columns if it has any, and its selectable fields besides the table's. `None` if the
+    /// CRD is of something else under the same name.
+    pub(super) fn explained_by(&self, crd: &Self) -> Option<Self> {
+        if (&self.kind, self.namespaced) != (&crd.kind, crd.namespaced) {
+            return None;
+        }
+        let mut explained = self.clone();
+        for version in &mut explained.versions {
+            let Some(said) = crd.version(&version.name) else { continue };
+            version.schema.clone_from(&said.schema);
+            if !said.columns.is_empty() {
+                version.columns.clone_from(&said.columns);
+            }
+            version.selectable_fields.extend_from_slice(&said.selectable_fields);
+            version.selectable_fields.sort();
+            version.selectable_fields.dedup();
+        }
+        Some(explained)
+    }
+
     /// Whether kube-apiserver would accept the names and versions; the error says what is wrong.
     pub(super) fn check(&self) -> Result<(), String> {
         let group = self.name.group();

@@ -115,7 +115,11 @@ pub(crate) fn put_crd(cell: (&str, &str), crd: &Value) -> Change {
 }
 
 fn delete_crd(cell: (&str, &str)) -> Change {
-    delete(&builtin::crd_type(), cell, "", "widgets.example.io")
+    delete_crd_of(&widgets(), cell)
+}
+
+fn delete_crd_of(name: &TypeName, cell: (&str, &str)) -> Change {
+    delete(&builtin::crd_type(), cell, "", &name.qualified())
 }
 
 fn widget(version: &str, name: &str) -> Value {
@@ -351,6 +355,56 @@ async fn the_earlier_source_of_a_type_wins() {
     crd["spec"]["names"] = json!({"plural": "apiexports", "kind": "APIExport"});
     lab.commit(vec![put_crd(AMBER_ROOT, &crd)]).await;
     assert_eq!(lab.versions("amber", "root", &exports), Some(vec!["v1alpha2".into(), "v1alpha1".into()]));
+}
+
+#[tokio::test]
+async fn a_crd_of_a_built_in_type_explains_it_where_it_counts_and_decides_nothing_else() {
+    let mut lab = Lab::new(Vec::new());
+    let exports = TypeName::new("apis.kcp.io", "apiexports");
+    let mut crd = crd(&["v1alpha2!", "v9"]);
+    crd["metadata"]["name"] = "apiexports.apis.kcp.io".into();
+    crd["spec"]["group"] = "apis.kcp.io".into();
+    crd["spec"]["scope"] = "Cluster".into();
+    crd["spec"]["names"] = json!({"plural": "apiexports", "kind": "APIExport", "categories": ["other"]});
+    let version = &mut crd["spec"]["versions"][0];
+    version["additionalPrinterColumns"] =
+        json!([{"name": "Ready", "type": "string", "jsonPath": ".status.ready"}]);
+    version["selectableFields"] = json!([{"jsonPath": ".spec.color"}]);
+    let plain = lab.types.clone();
+    let at = |types: &Types, shard: &str, cluster: &str| {
+        let info = types.resolve(&part(shard), &part(cluster), "apis.kcp.io", "v1alpha2", "apiexports", None);
+        (**info.expect("served")).clone()
+    };
+    let builtin = at(&plain, "*", "*");
+
+    lab.commit(vec![put_crd(AMBER_ROOT, &crd)]).await;
+    assert_eq!((lab.types.counts().crd, lab.types.counts().builtin), (0, plain.counts().builtin));
+    for (shard, cluster) in [("amber", "root"), ("amber", "*"), ("*", "root"), ("*", "*")] {
+        let versions = Some(vec!["v1alpha2".to_owned(), "v1alpha1".to_owned()]);
+        assert_eq!(lab.versions(shard, cluster, &exports), versions, "{shard} {cluster}");
+        let info = at(&lab.types, shard, cluster);
+        assert_eq!((&info.categories, &info.versions[1]), (&builtin.categories, &builtin.versions[1]));
+        let explained = &info.versions[0];
+        assert_eq!(explained.schema, Schema::parse("{\"type\":\"object\"}"));
+        assert_eq!(explained.selectable_fields, ["spec.color"]);
+        assert_eq!(explained.columns.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["Ready"]);
+    }
+    assert_eq!(at(&lab.types, "beryl", "root"), builtin);
+    let derived = lab.types.at(&lab.store.subscribe().state);
+    assert_eq!(at(&derived, "amber", "root"), at(&lab.types, "amber", "root"));
+
+    // Everywhere from the system's cluster, until it goes.
+    lab.commit(vec![delete_crd_of(&exports, AMBER_ROOT)]).await;
+    assert_eq!(at(&lab.types, "amber", "root"), builtin);
+    lab.commit(vec![put_crd(("beryl", "system:system-crds"), &crd)]).await;
+    assert!(at(&lab.types, "citrine", "acme").versions[0].schema.is_some());
+    lab.commit(vec![delete_crd_of(&exports, ("beryl", "system:system-crds"))]).await;
+    assert_eq!(at(&lab.types, "citrine", "acme"), builtin);
+
+    // What has another kind or scope under the name says nothing of the type.
+    crd["spec"]["scope"] = "Namespaced".into();
+    lab.commit(vec![put_crd(AMBER_ROOT, &crd)]).await;
+    assert_eq!(at(&lab.types, "amber", "root"), builtin);
 }
 
 #[tokio::test]

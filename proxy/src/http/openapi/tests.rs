@@ -250,3 +250,41 @@ async fn kubernetes_own_types_show_their_fields() {
     }
     assert_eq!(meta["labels"]["additionalProperties"], json!({"type": "string"}));
 }
+
+#[tokio::test]
+async fn a_built_in_type_is_explained_by_its_cached_crd() {
+    use crate::cache::testing::World;
+    let version = |name: &str, storage: bool| {
+        json!({
+            "name": name, "served": true, "storage": storage,
+            "schema": {"openAPIV3Schema": {"type": "object", "description": format!("An export in {name}.")}},
+        })
+    };
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "apiexports.apis.kcp.io"},
+        "spec": {
+            "group": "apis.kcp.io",
+            "names": {"plural": "apiexports", "kind": "APIExport"},
+            "scope": "Cluster",
+            "versions": [version("v1alpha1", false), version("v1alpha2", true)],
+        },
+    });
+    let mut world = World::new();
+    let shown = |types: &Types, version: &str| {
+        let (shard, cluster) = scope(true);
+        let documents = documents(types, &shard, &cluster, true);
+        let schemas = documents[&format!("apis/apis.kcp.io/{version}")].json();
+        schemas["components"]["schemas"][format!("io.kcp.apis.{version}.APIExport")].clone()
+    };
+    let open = shown(&world.cache.snapshot().types, "v1alpha2");
+    assert_eq!(open["x-kubernetes-preserve-unknown-fields"], json!(true));
+    world.commit(vec![crate::types::tests::put_crd(("beryl", "system:system-crds"), &crd)]).await;
+    world.reflector.step().await;
+    for version in ["v1alpha1", "v1alpha2"] {
+        let schema = shown(&world.cache.snapshot().types, version);
+        assert_eq!(schema["description"], json!(format!("An export in {version}.")));
+        assert_eq!(schema["x-kubernetes-group-version-kind"][0]["kind"], "APIExport");
+    }
+}
