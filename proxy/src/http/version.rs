@@ -18,6 +18,9 @@ const MAJOR: &str = "1";
 /// Its minor version.
 const MINOR: &str = "37";
 
+/// The minor version before, whose clients and servers may be beside it.
+const MIN_COMPATIBILITY_MINOR: &str = "36";
+
 /// Answers a GET of `/version`, in a scope or not; 406 for who cannot read JSON.
 pub fn respond(headers: &HeaderMap) -> Result<Response<Body>, ApiError> {
     negotiate_json(headers)?;
@@ -34,6 +37,10 @@ fn document() -> Value {
     json!({
         "major": MAJOR,
         "minor": MINOR,
+        "emulationMajor": MAJOR,
+        "emulationMinor": MINOR,
+        "minCompatibilityMajor": MAJOR,
+        "minCompatibilityMinor": MIN_COMPATIBILITY_MINOR,
         "gitVersion": format!("v{MAJOR}.{MINOR}.0+shardcache.{}", env!("CARGO_PKG_VERSION")),
         "gitCommit": "",
         "gitTreeState": "",

@@ -50,6 +50,7 @@ const WRITE: &[Parameter] = &[
 const DELETE: &[Parameter] = &[
     DRY_RUN,
     ("gracePeriodSeconds", "integer", "Accepted; deletion is always immediate."),
+    ("orphanDependents", "boolean", "Accepted; dependents are not looked at."),
     ("propagationPolicy", "string", "Accepted; dependents are not looked at."),
 ];
 
@@ -147,13 +148,14 @@ impl<'a> GroupVersion<'a> {
             json!({"schema": {"$ref": format!("#/components/schemas/{}", self.schema_name(&info.kind))}});
         let any = |json_type: &str| json!({"schema": {"type": json_type}});
         let content = match action {
-            "post" | "put" => json!({"application/json": object}),
+            "post" | "put" => json!({"application/json": object, "application/yaml": object}),
             "patch" => json!({
                 "application/json-patch+json": {"schema": {"type": "array", "items": {"type": "object"}}},
                 "application/merge-patch+json": any("object"),
             }),
             "delete" | "deletecollection" => {
-                return Some(json!({"content": {"application/json": any("object")}}));
+                let options = any("object");
+                return Some(json!({"content": {"application/json": options, "application/yaml": options}}));
             }
             _ => return None,
         };
@@ -183,7 +185,7 @@ impl<'a> GroupVersion<'a> {
 
     /// The schemas of a type and of its list.
     fn add_schemas(&self, info: &TypeInfo, schemas: &mut Map<String, Value>) {
-        let list = json!({
+        let mut list = json!({
             "description": format!("A list of {}.", info.kind),
             "type": "object",
             "required": ["items"],
@@ -195,7 +197,11 @@ impl<'a> GroupVersion<'a> {
             },
             "x-kubernetes-group-version-kind": [self.gvk(&info.list_kind)],
         });
-        schemas.insert(self.schema_name(&info.kind), self.object_schema(info));
+        let object = self.object_schema(info);
+        if let Some(selectable) = object.get(SELECTABLE) {
+            list[SELECTABLE] = selectable.clone();
+        }
+        schemas.insert(self.schema_name(&info.kind), object);
         schemas.insert(self.schema_name(&info.list_kind), list);
     }
 
@@ -223,7 +229,7 @@ impl<'a> GroupVersion<'a> {
         let selectable = version.map_or(&[][..], |version| &version.selectable_fields);
         if !selectable.is_empty() {
             let fields = selectable.iter().map(|field| json!({ "fieldPath": field }));
-            schema["x-kubernetes-selectable-fields"] = fields.collect();
+            schema[SELECTABLE] = fields.collect();
         }
         schema
     }
@@ -252,6 +258,9 @@ impl Described {
     }
 }
 
+/// Extension of objects and lists that have fields to be selected by.
+const SELECTABLE: &str = "x-kubernetes-selectable-fields";
+
 /// As Kubernetes names them, so that clients find them.
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
@@ -271,6 +280,11 @@ fn list_meta() -> Value {
             "remainingItemCount": {
                 "type": "integer", "format": "int64",
                 "description": "How many objects follow this page, where no selector hides it.",
+            },
+            "shardInfo": {
+                "type": "object",
+                "description": "The shardSelector that the list was chosen by, if one was.",
+                "properties": {"selector": text("Its canonical text.")},
             },
         },
     })

@@ -63,6 +63,12 @@ async fn r18_writes_take_field_validation_and_name_their_kind() {
     for method in ["get", "delete"] {
         assert!(document["paths"][object][method].is_object(), "{method}");
     }
+    for (path, method) in [(collection, "post"), (collection, "delete"), (object, "put"), (object, "delete")]
+    {
+        let content = document["paths"][path][method]["requestBody"]["content"].as_object();
+        let content: Vec<_> = content.expect("a body").keys().collect();
+        assert_eq!(content, ["application/json", "application/yaml"], "{method} {path}");
+    }
 }
 
 #[tokio::test]
@@ -220,6 +226,10 @@ async fn a_crd_s_schema_is_shown_where_the_crd_counts() {
     assert_eq!(schema["x-kubernetes-selectable-fields"], json!([{"fieldPath": "spec.size"}]));
     assert_eq!(schema["x-kubernetes-group-version-kind"][0]["kind"], "Gauge");
     assert_eq!(shown(&types, "*").0, schema);
+    let (shard, cluster) = scope(true);
+    let list = &documents(&types, &shard, &cluster, true)["apis/example.org/v1"].json()["components"]["schemas"]
+        ["org.example.v1.GaugeList"];
+    assert_eq!(list["x-kubernetes-selectable-fields"], schema["x-kubernetes-selectable-fields"]);
 
     // Another schema for the same type: each shard has its own, and everywhere there is none.
     world.commit(vec![crate::types::tests::put_crd(cell("beryl"), &crd("Other."))]).await;
