@@ -5,8 +5,9 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::run::{NOT_OPEN, SILENCE};
+use crate::run::NOT_OPEN;
 use crate::script::Script;
+use crate::watch::SILENCE;
 
 /// One leaf where the servers differ.
 #[derive(Clone, Debug)]
@@ -33,6 +34,10 @@ pub(crate) fn differences(script: &Script, theirs: &[Value], ours: &[Value]) -> 
     for (number, step) in script.steps.iter().enumerate() {
         let mut leaves = vec![];
         let (theirs, ours) = (&theirs[number], &ours[number]);
+        if is_closed(theirs) != is_closed(ours) {
+            // Only one of them had opened it: that was compared where it was opened.
+            continue;
+        }
         if let Some(missing) = [theirs, ours].into_iter().find_map(unanswered) {
             // Two servers that both say nothing do not agree on anything.
             leaves.push(("answer".to_owned(), missing.to_owned(), missing.to_owned()));
@@ -50,6 +55,10 @@ pub(crate) fn differences(script: &Script, theirs: &[Value], ours: &[Value]) -> 
         }));
     }
     found
+}
+
+fn is_closed(answer: &Value) -> bool {
+    answer["failed"] == NOT_OPEN
 }
 
 /// Why there is no whole answer to compare. A watch that was refused is not open: that was compared.

@@ -11,11 +11,14 @@
 
 mod compare;
 mod normal;
+mod openapi;
+mod process;
 mod random;
 mod run;
 mod script;
 mod servers;
 mod table;
+mod watch;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -43,7 +46,11 @@ fn scripts() -> Vec<script::Script> {
         let text = std::fs::read_to_string(&path).expect("readable");
         script::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     };
-    files.into_iter().flat_map(parse).filter(|script| script.name.starts_with(&only)).collect()
+    files
+        .into_iter()
+        .flat_map(parse)
+        .filter(|script| only.split(',').any(|only| script.name.starts_with(only)))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

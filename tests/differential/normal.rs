@@ -9,8 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::openapi::essence;
 use crate::script::{Action, Script};
 use crate::servers::PLACE;
 
@@ -26,6 +27,9 @@ pub(crate) fn normalised(script: &Script, mut transcript: Vec<Value>) -> Vec<Val
     let mut made_up = MadeUp::default();
     for (step, answer) in script.steps.iter().zip(&mut transcript) {
         judge_bookmarks(answer);
+        if let Some(essence) = essence(&answer["body"]) {
+            answer["body"] = essence;
+        }
         if matches!(&step.action, Action::Request { method, .. } if method == "DELETE")
             && let Some(version) = answer.pointer_mut("/body/metadata/resourceVersion")
         {
@@ -48,12 +52,16 @@ fn judge_bookmarks(answer: &mut Value) {
     let mut newest = 0;
     for event in events {
         let is_bookmark = event["type"] == "BOOKMARK";
-        let Some(version) = event["object"]["metadata"].get_mut("resourceVersion") else { continue };
-        let number = version.as_str().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        if is_bookmark {
-            *version = if number >= newest && number > 0 { "not older" } else { "OLDER" }.into();
+        let mut told = newest;
+        for place in ["/object/metadata/resourceVersion", "/object/rows/0/object/metadata/resourceVersion"] {
+            let Some(version) = event.pointer_mut(place) else { continue };
+            let number = version.as_str().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+            if is_bookmark {
+                *version = if number >= newest && number > 0 { "not older" } else { "OLDER" }.into();
+            }
+            told = told.max(number);
         }
-        newest = newest.max(number);
+        newest = told;
     }
 }
 
@@ -92,8 +100,11 @@ fn replace(value: &mut Value, ranks: &BTreeMap<u64, usize>, uids: &HashMap<Strin
                     fields.remove("annotations");
                 }
             }
-            if let Some(resources) = fields.get_mut("resources").and_then(Value::as_array_mut) {
-                resources.sort_by_key(|resource| resource["name"].to_string());
+            sort(fields);
+            for cell in fields.get_mut("cells").and_then(Value::as_array_mut).into_iter().flatten() {
+                if cell.as_str().is_some_and(is_age) {
+                    *cell = "<age>".into();
+                }
             }
             for (name, value) in fields {
                 match name.as_str() {
@@ -112,12 +123,36 @@ fn replace(value: &mut Value, ranks: &BTreeMap<u64, usize>, uids: &HashMap<Strin
     }
 }
 
+/// Sorts what discovery documents list as a map happens to.
+fn sort(fields: &mut Map<String, Value>) {
+    let names: [(&str, &[&str]); 3] =
+        [("resources", &["/name", "/resource"]), ("groups", &["/name"]), ("items", &["/metadata/name"])];
+    let is_discovery = fields.get("kind").is_none_or(|kind| {
+        kind == "APIGroupList" || kind == "APIResourceList" || kind == "APIGroupDiscoveryList"
+    });
+    for (field, pointers) in names.into_iter().filter(|_| is_discovery) {
+        let Some(members) = fields.get_mut(field).and_then(Value::as_array_mut) else { continue };
+        members.sort_by_key(|member| {
+            pointers.iter().find_map(|pointer| member.pointer(pointer)).map(Value::to_string)
+        });
+    }
+}
+
+/// Seconds, as `Table` has them in the cells of dates.
+fn is_age(text: &str) -> bool {
+    text.strip_suffix('s')
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
 /// A text without what its server made up.
 fn plain(text: &str, ranks: &BTreeMap<u64, usize>, uids: &HashMap<String, usize>) -> String {
     if is_now(text) {
         return "<now>".to_owned();
     }
     let mut text = text.replace(PLACE, "");
+    if let Some(at) = text.find("?hash=") {
+        text.replace_range(at.., "?hash=<hash>");
+    }
     for (uid, order) in uids {
         text = text.replace(uid.as_str(), &format!("<uid {order}>"));
     }

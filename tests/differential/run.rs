@@ -1,16 +1,21 @@
 //! Runs a script against one server, and writes down what it answered.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes, BytesMut};
-use http::{HeaderMap, Response};
+use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use crate::script::{Action, NAMES, Script, Step, Until};
 use crate::servers::Server;
+use crate::watch::Watch;
 
 /// Nothing takes this long unless it is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,11 +24,9 @@ const PAGES_MAX: usize = 100;
 
 /// Why a step about a watch failed that was refused.
 pub(crate) const NOT_OPEN: &str = "no such watch is open";
-/// How reading ended when events that were waited for never came.
-pub(crate) const SILENCE: &str = "nothing more came";
 
 /// Headers that clients read.
-const HEADERS: [&str; 12] = [
+const HEADERS: [&str; 13] = [
     "content-type",
     "content-encoding",
     "cache-control",
@@ -36,6 +39,7 @@ const HEADERS: [&str; 12] = [
     "audit-id",
     "x-content-type-options",
     "www-authenticate",
+    "sec-websocket-protocol",
 ];
 
 /// Where a script stands at one server.
@@ -43,12 +47,6 @@ struct Player<'a> {
     server: &'a Server,
     kept: HashMap<String, String>,
     watches: HashMap<String, Watch>,
-}
-
-/// An open stream of events.
-struct Watch {
-    body: Incoming,
-    buffer: BytesMut,
 }
 
 /// One answer per step; a step that cannot be done has its reason as the answer.
@@ -86,10 +84,10 @@ impl Player<'_> {
                     return whole(answer).await;
                 }
                 let told = json!({ "code": 200, "headers": told(answer.headers()) });
-                let watch = Watch { body: answer.into_body(), buffer: BytesMut::new() };
-                self.watches.insert(name.clone(), watch);
+                self.watches.insert(name.clone(), Watch::over(answer.into_body()));
                 Ok(told)
             }
+            Action::Socket { name, path } => self.socket(step, name, path).await,
             Action::Read { name, until } => {
                 let until = match until {
                     Until::Named(object) => Until::Named(self.filled(object)),
@@ -105,15 +103,60 @@ impl Player<'_> {
                 }
                 Ok(Value::Null)
             }
-            Action::Compact => {
-                if self.server.is_reference {
-                    let answer = self.send(step, "POST", "/reference/compact").await?;
-                    if answer.status() != 200 {
-                        return Err(format!("not compacted: {}", answer.status()));
-                    }
+            Action::Fill { count, method, path } => {
+                let mut codes = Codes::default();
+                for number in 0..*count {
+                    let number = format!("{number:05}");
+                    let numbered = Step { body: step.body.replace('#', &number), ..step.clone() };
+                    let answer = self.send(&numbered, method, &path.replace('#', &number)).await?;
+                    codes.count(&whole(answer).await?);
                 }
+                Ok(codes.told())
+            }
+            Action::Race { count, method, path } => {
+                let racers = (0..*count).map(async |_| whole(self.send(step, method, path).await?).await);
+                let mut codes = Codes::default();
+                for answer in futures::future::join_all(racers).await {
+                    codes.count(&answer?);
+                }
+                Ok(codes.told())
+            }
+            Action::Compact => {
+                self.server.forget().await;
                 Ok(Value::Null)
             }
+            Action::Restart(how) => {
+                self.server.restart(*how).await;
+                Ok(Value::Null)
+            }
+        }
+    }
+
+    /// Opens a watch over WebSocket, or keeps the answer that was given instead.
+    async fn socket(&mut self, step: &Step, name: &str, path: &str) -> Result<Value, String> {
+        let base = self.server.base();
+        let address = base.strip_prefix("http://").ok_or("no plain HTTP")?;
+        let url = format!("ws://{address}{}{}", self.server.place(), self.filled(path));
+        let mut request = url.into_client_request().map_err(|error| error.to_string())?;
+        // kube-apiserver upgrades for nobody without one.
+        let origin = HeaderValue::from_str(&base).map_err(|error| error.to_string())?;
+        request.headers_mut().insert("origin", origin);
+        for (name, value) in &step.headers {
+            let name = HeaderName::try_from(name.as_str()).map_err(|error| error.to_string())?;
+            let value = HeaderValue::from_str(&self.filled(value)).map_err(|error| error.to_string())?;
+            request.headers_mut().insert(name, value);
+        }
+        let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+        match tokio_tungstenite::client_async(request, stream).await {
+            Ok((socket, answer)) => {
+                self.watches.insert(name.to_owned(), Watch::Socket(Box::new(socket)));
+                Ok(json!({ "code": answer.status().as_u16(), "headers": told(answer.headers()) }))
+            }
+            Err(Error::Http(answer)) => {
+                let (head, body) = answer.into_parts();
+                Ok(answered(head.status, &head.headers, &body.unwrap_or_default()))
+            }
+            Err(error) => Ok(json!({ "refused": error.to_string() })),
         }
     }
 
@@ -164,13 +207,43 @@ impl Player<'_> {
     }
 }
 
-/// Code, headers and body; the body as JSON if it is.
+/// Code, headers and body.
 async fn whole(answer: Response<Incoming>) -> Result<Value, String> {
     let (head, body) = answer.into_parts();
     let bytes = body.collect().await.map_err(|error| format!("the body broke off: {error}"))?.to_bytes();
-    let text = || Value::from(String::from_utf8_lossy(&bytes).into_owned());
-    let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
-    Ok(json!({ "code": head.status.as_u16(), "headers": told(&head.headers), "body": body }))
+    Ok(answered(head.status, &head.headers, &bytes))
+}
+
+/// An answer with its body as a value if it is JSON or YAML, and how that was written unless it is compact.
+fn answered(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Value {
+    let text = || Value::from(String::from_utf8_lossy(body).into_owned());
+    let is_yaml =
+        headers.get("content-type").is_some_and(|media| media.as_bytes().starts_with(b"application/yaml"));
+    let read = if is_yaml { serde_saphyr::from_slice(body).ok() } else { serde_json::from_slice(body).ok() };
+    let mut answer = json!({ "code": code.as_u16(), "headers": told(headers) });
+    if is_yaml && read.is_some() {
+        answer["form"] = "yaml".into();
+    } else if read.is_some() && body.trim_ascii().contains(&b'\n') {
+        answer["form"] = "indented".into();
+    }
+    answer["body"] = read.unwrap_or_else(text);
+    answer
+}
+
+/// How many answers had which code.
+#[derive(Default)]
+struct Codes(BTreeMap<String, usize>);
+
+impl Codes {
+    fn count(&mut self, answer: &Value) {
+        let code = &answer["code"];
+        let reason = answer["body"]["reason"].as_str().unwrap_or_default();
+        *self.0.entry(format!("{code} {reason}")).or_default() += 1;
+    }
+
+    fn told(&self) -> Value {
+        json!({ "codes": self.0 })
+    }
 }
 
 fn told(headers: &HeaderMap) -> Value {
@@ -183,55 +256,4 @@ fn told(headers: &HeaderMap) -> Value {
         }
     }
     Value::Object(told)
-}
-
-impl Watch {
-    async fn read(&mut self, until: &Until) -> Result<Value, String> {
-        let mut events: Vec<Value> = vec![];
-        loop {
-            if matches!(until, Until::Count(count) if events.len() == *count) {
-                break;
-            }
-            let next = match tokio::time::timeout(PATIENCE / 2, self.next()).await {
-                Ok(next) => next?,
-                Err(_) => return Ok(json!({ "events": events, "end": SILENCE })),
-            };
-            let Some(event) = next else {
-                return Ok(json!({ "events": events, "end": "the stream ended" }));
-            };
-            let is_bookmark = event["type"] == "BOOKMARK";
-            let is_plain = is_bookmark && event["object"]["metadata"]["annotations"].is_null();
-            let reached = match until {
-                Until::Count(_) | Until::End => false,
-                Until::Named(name) => event["object"]["metadata"]["name"] == name.as_str(),
-                Until::Bookmark => is_bookmark,
-            };
-            if !is_plain || reached {
-                events.push(event);
-            }
-            if reached {
-                break;
-            }
-        }
-        Ok(json!({ "events": events }))
-    }
-
-    /// The next line; `None` at a clean end.
-    async fn next(&mut self) -> Result<Option<Value>, String> {
-        loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line = self.buffer.split_to(end + 1);
-                return match serde_json::from_slice(&line) {
-                    Ok(event) => Ok(Some(event)),
-                    Err(error) => Err(format!("{error}: {}", String::from_utf8_lossy(&line))),
-                };
-            }
-            match self.body.frame().await {
-                Some(Ok(frame)) => self.buffer.extend(frame.into_data().ok()),
-                Some(Err(error)) => return Err(format!("the stream broke off: {error}")),
-                None if self.buffer.has_remaining() => return Err("half a line at the end".to_owned()),
-                None => return Ok(None),
-            }
-        }
-    }
 }

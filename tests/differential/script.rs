@@ -8,6 +8,7 @@
 //!   {$widget,"metadata":{"name":"a"}}     or a line of the body,
 //!   -> rv = /metadata/resourceVersion     or a part of the answer's body to keep as $rv
 //! WATCH w $widgets?watch=1&…              opens a watch named w; headers as above
+//! SOCKET w $widgets?watch=1&…             the same over WebSocket
 //! EVENTS w 2                              the next two events; bookmarks without annotations are left out
 //! UNTIL w b                               events up to the first whose object is named b
 //! BOOKMARK w                              events up to the next bookmark
@@ -15,15 +16,21 @@
 //! CLOSE w                                 hangs up
 //! PAGES $widgets?limit=2                  a list, page by page
 //! AWAIT 200 PATH                          asks until this code is answered; not compared
-//! COMPACT                                 both servers forget their history; not compared
+//! FILL 300 POST $widgets                  a request many times, # being its number; only codes are compared
+//! RACE 8 PUT $widgets/a                   a request many times at once; only codes are compared
+//! COMPACT                                 both servers forget their history and start again; not compared
+//! RESTART                                 both are ended by SIGTERM and start again; not compared
+//! KILL                                    both are ended by SIGKILL and start again; not compared
 //! ```
 //!
 //! `$name` is what a `->` kept, per server, or one of the names in [`NAMES`].
 
 use std::fmt;
 
+use crate::process::End;
+
 /// What scripts need not spell out.
-pub(crate) const NAMES: [(&str, &str); 8] = [
+pub(crate) const NAMES: [(&str, &str); 11] = [
     ("widgets", "/apis/example.io/v1/namespaces/n1/widgets"),
     ("allwidgets", "/apis/example.io/v1/widgets"),
     ("gadgets", "/apis/example.io/v1/gadgets"),
@@ -32,6 +39,9 @@ pub(crate) const NAMES: [(&str, &str); 8] = [
     ("gadget", r#""apiVersion":"example.io/v1","kind":"Gadget""#),
     ("gizmo", r#""apiVersion":"example.io/v1","kind":"Gizmo""#),
     ("future", "9000000000000000000"),
+    ("table", "application/json;as=Table;v=v1;g=meta.k8s.io"),
+    ("partial", "application/json;as=PartialObjectMetadata;g=meta.k8s.io"),
+    ("aggregated", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
 ];
 
 /// One scene: steps that follow each other, from empty collections on.
@@ -55,11 +65,15 @@ pub(crate) struct Step {
 pub(crate) enum Action {
     Request { method: String, path: String },
     Watch { name: String, path: String },
+    Socket { name: String, path: String },
     Read { name: String, until: Until },
     Close { name: String },
     Pages { path: String },
     Await { code: u16, path: String },
+    Fill { count: usize, method: String, path: String },
+    Race { count: usize, method: String, path: String },
     Compact,
+    Restart(End),
 }
 
 /// How far events are read.
@@ -89,7 +103,12 @@ impl fmt::Display for Step {
             Action::Close { name } => write!(f, "CLOSE {name}"),
             Action::Pages { path } => write!(f, "PAGES {path}"),
             Action::Await { code, path } => write!(f, "AWAIT {code} {path}"),
+            Action::Socket { name, path } => write!(f, "SOCKET {name} {path}"),
+            Action::Fill { count, method, path } => write!(f, "FILL {count} {method} {path}"),
+            Action::Race { count, method, path } => write!(f, "RACE {count} {method} {path}"),
             Action::Compact => write!(f, "COMPACT"),
+            Action::Restart(End::Graceful) => write!(f, "RESTART"),
+            Action::Restart(End::Killed) => write!(f, "KILL"),
         }?;
         for (name, value) in &self.headers {
             write!(f, "\n  {name}: {value}")?;
@@ -148,6 +167,11 @@ fn indented(step: &mut Step, line: &str) -> Option<()> {
 fn action(line: &str) -> Option<Action> {
     let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
     let two = || rest.split_once(' ').map(|(first, second)| (first.to_owned(), second.to_owned()));
+    let many = || {
+        let (count, request) = rest.split_once(' ')?;
+        let (method, path) = request.split_once(' ')?;
+        Some((count.parse().ok()?, method.to_owned(), path.to_owned()))
+    };
     let read = |until| Action::Read { name: rest.to_owned(), until };
     Some(match verb {
         "WATCH" => two().map(|(name, path)| Action::Watch { name, path })?,
@@ -161,7 +185,12 @@ fn action(line: &str) -> Option<Action> {
         "CLOSE" => Action::Close { name: rest.to_owned() },
         "PAGES" => Action::Pages { path: rest.to_owned() },
         "AWAIT" => two().and_then(|(code, path)| Some(Action::Await { code: code.parse().ok()?, path }))?,
+        "SOCKET" => two().map(|(name, path)| Action::Socket { name, path })?,
+        "FILL" => many().map(|(count, method, path)| Action::Fill { count, method, path })?,
+        "RACE" => many().map(|(count, method, path)| Action::Race { count, method, path })?,
         "COMPACT" => Action::Compact,
+        "RESTART" => Action::Restart(End::Graceful),
+        "KILL" => Action::Restart(End::Killed),
         "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "OPTIONS" => {
             Action::Request { method: verb.to_owned(), path: rest.to_owned() }
         }

@@ -1,8 +1,8 @@
 //! The two servers: the real binaries, each on a free port and a temporary directory.
 
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -12,9 +12,11 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
+use shardcache_storage::{RedbOptions, RedbStore, Store as _};
 
 use crate::compare::{Difference, differences};
 use crate::normal::normalised;
+use crate::process::{End, Process};
 use crate::run::{self, PATIENCE};
 use crate::script::Script;
 
@@ -26,12 +28,10 @@ const CLUSTER_SCOPED: &str = "gadgets";
 
 /// A running server.
 pub(crate) struct Server {
-    process: Child,
-    base: String,
+    process: Mutex<Process>,
     client: Client<HttpConnector, Full<Bytes>>,
     /// Whether this is the apiserver.
     pub(crate) is_reference: bool,
-    _directory: tempfile::TempDir,
 }
 
 /// Both, with the same types.
@@ -49,11 +49,12 @@ impl Pair {
             );
             return None;
         };
-        let mut reference = Command::new(reference);
-        reference.args(["-listen", "127.0.0.1:0", "-feature-gates", "ShardedListAndWatch=true", "-data-dir"]);
-        let mut ours = Command::new(env!("CARGO_BIN_EXE_shardcache"));
-        ours.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
-        let pair = Self { theirs: Server::start(reference, true), ours: Server::start(ours, false) };
+        let theirs = ["-listen", "127.0.0.1:0", "-feature-gates", "ShardedListAndWatch=true", "-data-dir"];
+        let ours = ["serve", "--listen", "127.0.0.1:0", "--data-dir"];
+        let pair = Self {
+            theirs: Server::over(Process::start(reference.into(), &theirs), true),
+            ours: Server::over(Process::start(env!("CARGO_BIN_EXE_shardcache").into(), &ours), false),
+        };
         pair.ours.ready().await;
         pair.copy_definitions().await;
         Some(pair)
@@ -88,37 +89,56 @@ impl Pair {
 
     /// Ends both by SIGTERM; both must exit 0.
     pub(crate) fn stop(self) {
-        for mut server in [self.theirs, self.ours] {
-            let pid = server.process.id().to_string();
-            let told = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
-            assert!(told.success(), "the server had ended before it was told to");
-            let until = Instant::now() + PATIENCE;
-            let ended = loop {
-                match server.process.try_wait().expect("it is our child") {
-                    Some(ended) => break ended,
-                    None => assert!(Instant::now() < until, "SIGTERM does not end it"),
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            };
-            assert!(ended.success(), "after SIGTERM: {ended}");
+        for server in [self.theirs, self.ours] {
+            server.process.into_inner().expect("nobody panicked with it").end(End::Graceful);
         }
     }
 }
 
 impl Server {
-    fn start(mut command: Command, is_reference: bool) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        command.arg(directory.path().join("data")).stdout(Stdio::piped()).stdin(Stdio::null());
-        let mut process = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let mut output = BufReader::new(process.stdout.take().expect("piped"));
-        let mut line = String::new();
-        output.read_line(&mut line).expect("readable");
-        let base = line.trim().strip_prefix("listening on ");
-        let base = base.unwrap_or_else(|| panic!("{command:?} said {line:?}")).to_owned();
-        // What it says later must go somewhere, or it stops at a full pipe.
-        std::thread::spawn(move || output.read_to_end(&mut vec![]));
+    fn over(process: Process, is_reference: bool) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
-        Self { process, base, client, is_reference, _directory: directory }
+        Self { process: Mutex::new(process), client, is_reference }
+    }
+
+    /// Ends the server and starts it again on its data.
+    pub(crate) async fn restart(&self, how: End) {
+        self.while_stopped(how, async |_| {}).await;
+    }
+
+    /// Lets the server forget what was before now, and start again: kube-apiserver's watch cache keeps what
+    /// etcd forgot, until it ends.
+    pub(crate) async fn forget(&self) {
+        if self.is_reference {
+            let answer = self.send("POST", "/reference/compact", &[], Bytes::new()).await.expect("an answer");
+            assert_eq!(answer.status(), 200, "it is not compacted");
+            self.restart(End::Graceful).await;
+        } else {
+            self.while_stopped(End::Graceful, forget).await;
+        }
+    }
+
+    async fn while_stopped(&self, how: End, between: impl AsyncFnOnce(PathBuf)) {
+        let process = || self.process.lock().expect("nobody panicked with it");
+        let data = tokio::task::block_in_place(|| {
+            process().end(how);
+            process().data()
+        });
+        between(data).await;
+        tokio::task::block_in_place(|| process().start_again());
+        if !self.is_reference {
+            self.ready().await;
+        }
+    }
+
+    /// Where it listens.
+    pub(crate) fn base(&self) -> String {
+        self.process.lock().expect("nobody panicked with it").base.clone()
+    }
+
+    /// What stands in front of every path that scripts name.
+    pub(crate) fn place(&self) -> &'static str {
+        if self.is_reference { "" } else { PLACE }
     }
 
     async fn ready(&self) {
@@ -142,9 +162,9 @@ impl Server {
         headers: &[(String, String)],
         body: Bytes,
     ) -> Result<Response<Incoming>, String> {
-        let place = if self.is_reference { "" } else { PLACE };
         let method: Method = method.parse().map_err(|_| format!("no method: {method}"))?;
-        let mut request = Request::builder().method(method).uri(format!("{}{place}{path}", self.base));
+        let mut request =
+            Request::builder().method(method).uri(format!("{}{}{path}", self.base(), self.place()));
         for (name, value) in headers {
             request = request.header(name, value);
         }
@@ -188,9 +208,13 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
+/// Forgets the whole history of a store that nobody has open.
+async fn forget(data: PathBuf) {
+    let opening = tokio::task::spawn_blocking(move || RedbStore::open(RedbOptions::new(&data)));
+    let store = opening.await.expect("joined").expect("it was closed");
+    let state = store.subscribe().state;
+    for (name, _) in state.types() {
+        store.compact(name.clone(), state.head()).await.expect("it is writable");
     }
+    store.close().await.expect("nothing failed");
 }
