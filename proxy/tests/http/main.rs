@@ -3,6 +3,7 @@
 
 mod admin;
 mod bounds;
+mod contract;
 mod errors;
 mod get;
 mod list;

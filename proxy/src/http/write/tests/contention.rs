@@ -60,6 +60,44 @@ async fn concurrent_patches_without_a_version_are_applied_on_top_of_each_other()
     assert_eq!(spec.as_object().map(serde_json::Map::len), Some(5), "{spec}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_an_update_and_deletions_of_one_version_exactly_one_wins() {
+    let server = Server::start();
+    for round in 0..40 {
+        let object = server.create("x").await;
+        let version = &object["metadata"]["resourceVersion"];
+        let options = json!({ "preconditions": { "resourceVersion": version } }).to_string();
+        let mut changed = object.clone();
+        changed["spec"] = json!({ "round": round });
+        // In turn, the update is sent first and last.
+        let racers = (0..6).map(|racer| {
+            let (server, options, changed) = (server.clone(), options.clone(), changed.clone());
+            tokio::spawn(async move {
+                if racer == (round % 2) * 5 {
+                    return (true, server.put(&at("x"), &changed).await);
+                }
+                let json_body = [("content-type", "application/json")];
+                (false, server.send("DELETE", &at("x"), &json_body, options.as_bytes()).await)
+            })
+        });
+        let answers: Vec<_> =
+            join_all(racers).await.into_iter().map(|done| done.expect("no panic")).collect();
+        let won: Vec<_> = answers.iter().filter(|(_, answer)| answer.code == 200).collect();
+        assert_eq!(won.len(), 1, "round {round}");
+        let read = server.get(&at("x")).await;
+        let is_update = won[0].0;
+        // Whoever came late met another version, or nothing.
+        let late = if is_update { 409 } else { 404 };
+        assert!(answers.iter().all(|(_, answer)| [200, late].contains(&answer.code)), "round {round}");
+        if is_update {
+            assert_eq!(read.expect(200).body["spec"]["round"], round);
+            server.delete(&at("x")).await.expect(200);
+        } else {
+            read.expect(404);
+        }
+    }
+}
+
 /// The same object with everything that does not count written differently.
 fn rewritten(object: &Value) -> String {
     let metadata = &object["metadata"];
