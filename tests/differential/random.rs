@@ -17,6 +17,11 @@ const REMEMBERED: usize = 6;
 const LAST_LABELS: &str = r#"{"app":"a","n":"5"}"#;
 const SELECTING_THE_LAST: [&str; 6] = ["", "app", "app=a", "app in (a,b)", "n>4", "!tier"];
 
+/// In which form an answer may be asked for; none is the usual one.
+const OBJECT_FORMS: [&str; 6] = ["", "", "", "$table", "$partial;v=v1", "application/yaml"];
+const LIST_FORMS: [&str; 6] = ["", "", "", "$table", "$partiallist;v=v1", "application/yaml"];
+const EVENT_FORMS: [&str; 4] = ["", "", "$table", "$partial;v=v1"];
+
 /// One thing that a client does.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
@@ -43,18 +48,25 @@ pub(crate) enum Op {
     Delete {
         name: &'static str,
     },
+    /// A deletion of one version, which may be old.
+    DeleteIf {
+        name: &'static str,
+        based_on: Option<usize>,
+    },
     DeleteCollection {
         selector: String,
     },
     Get {
         name: &'static str,
         version: String,
+        form: &'static str,
     },
     List {
         all: bool,
         selection: String,
         version: String,
         limit: Option<i64>,
+        form: &'static str,
     },
     Pages {
         all: bool,
@@ -66,6 +78,7 @@ pub(crate) enum Op {
         all: bool,
         selection: String,
         start: String,
+        form: &'static str,
     },
     /// A watch that is open while the rest happens, and read to an object that all of them select.
     Follow {
@@ -120,13 +133,16 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (name(), select(json)).prop_map(|(name, patch)| Op::Json { name, patch }),
         2 => name().prop_map(|name| Op::Delete { name }),
         1 => selection().prop_map(|selector| Op::DeleteCollection { selector }),
-        2 => (name(), version()).prop_map(|(name, version)| Op::Get { name, version }),
-        5 => (any::<bool>(), selection(), version(), prop::option::of(limit()))
-            .prop_map(|(all, selection, version, limit)| Op::List { all, selection, version, limit }),
+        1 => (name(), prop::option::of(0..REMEMBERED))
+            .prop_map(|(name, based_on)| Op::DeleteIf { name, based_on }),
+        2 => (name(), version(), select(OBJECT_FORMS.to_vec()))
+            .prop_map(|(name, version, form)| Op::Get { name, version, form }),
+        5 => (any::<bool>(), selection(), version(), prop::option::of(limit()), select(LIST_FORMS.to_vec()))
+            .prop_map(|(all, selection, version, limit, form)| Op::List { all, selection, version, limit, form }),
         2 => (any::<bool>(), selection(), 1..4i64)
             .prop_map(|(all, selection, limit)| Op::Pages { all, selection, limit }),
-        3 => (any::<bool>(), selection(), start())
-            .prop_map(|(all, selection, start)| Op::Replay { all, selection, start }),
+        3 => (any::<bool>(), selection(), start(), select(EVENT_FORMS.to_vec()))
+            .prop_map(|(all, selection, start, form)| Op::Replay { all, selection, start, form }),
         2 => (any::<bool>(), select(SELECTING_THE_LAST.to_vec()), start())
             .prop_map(|(all, selector, start)| Op::Follow { all, selector, start }),
     ]
@@ -192,7 +208,14 @@ fn selection() -> impl Strategy<Value = String> {
     ]);
     let label = label.prop_map(|text| format!("&labelSelector={}", encoded(&text)));
     let field = field.prop_map(|text| format!("&fieldSelector={}", encoded(&text)));
-    prop_oneof![3 => Just(String::new()), 4 => label, 2 => field]
+    // By namespace, because each server makes up its own uids.
+    let shard =
+        select(vec![("0000000000000000", "8000000000000000"), ("8000000000000000", "10000000000000000")]);
+    let shard = shard.prop_map(|(start, end)| {
+        let range = format!("shardRange(object.metadata.namespace, '0x{start}', '0x{end}')");
+        format!("&shardSelector={}", encoded(&range))
+    });
+    prop_oneof![3 => Just(String::new()), 4 => label, 2 => field, 1 => shard]
 }
 
 fn encoded(text: &str) -> String {
@@ -227,7 +250,7 @@ struct Writer {
     /// Writes so far.
     written: usize,
     followed: Vec<usize>,
-    replays: Vec<(usize, String)>,
+    replays: Vec<(usize, String, &'static str)>,
 }
 
 impl Writer {
@@ -272,27 +295,48 @@ impl Writer {
             }
             Op::Delete { name } => self.line(&format!("DELETE {one}/{name}")),
             Op::DeleteCollection { selector } => self.line(&format!("DELETE {one}?{selector}")),
-            Op::Get { name, version } => self.line(&format!("GET {one}/{name}?{version}")),
-            Op::List { all, selection, version, limit } => {
+            Op::DeleteIf { name, based_on } => {
+                let version = based_on.map_or(format!("$v{name}"), |index| format!("$t{index}"));
+                let options = format!("{{\"preconditions\":{{\"resourceVersion\":\"{version}\"}}}}");
+                self.line(&format!("DELETE {one}/{name}\n  {options}"));
+            }
+            Op::Get { name, version, form } => {
+                self.settled(false);
+                self.line(&format!("GET {one}/{name}?{version}"));
+                self.form(form);
+            }
+            Op::List { all, selection, version, limit, form } => {
                 // A list of one name is a read of one key to kube, which takes no limit and no exact version.
                 let limit = limit.filter(|_| !selection.contains("metadata.name%3D"));
                 let limit = limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
                 let path = self.settled(*all);
                 self.line(&format!("GET {path}?{selection}{version}{limit}"));
+                self.form(form);
             }
             Op::Pages { all, selection, limit } => {
                 let path = if *all { self.all } else { one };
                 self.line(&format!("PAGES {path}?limit={limit}{selection}"));
             }
-            Op::Replay { all, selection, start } => {
+            Op::Replay { all, selection, start, form } => {
                 let path = if *all { self.all } else { one };
-                self.replays.push((number, format!("{path}?watch=1&timeoutSeconds=1{selection}{start}")));
+                self.replays.push((
+                    number,
+                    format!("{path}?watch=1&timeoutSeconds=1{selection}{start}"),
+                    form,
+                ));
             }
             Op::Follow { all, selector, start } => {
                 let (path, selector) = (self.settled(*all), encoded(selector));
                 self.line(&format!("WATCH w{number} {path}?watch=1&labelSelector={selector}{start}"));
                 self.followed.push(number);
             }
+        }
+    }
+
+    /// The form that the answer to the last line is asked for in.
+    fn form(&mut self, form: &str) {
+        if !form.is_empty() {
+            self.line(&format!("  Accept: {form}"));
         }
     }
 
@@ -329,10 +373,11 @@ impl Writer {
             self.line(&format!("UNTIL w{number} last"));
         }
         let replays = std::mem::take(&mut self.replays);
-        for (number, path) in &replays {
+        for (number, path, form) in &replays {
             self.line(&format!("WATCH w{number} {path}"));
+            self.form(form);
         }
-        for (number, _) in replays {
+        for (number, ..) in replays {
             self.line(&format!("END w{number}"));
         }
         self.script

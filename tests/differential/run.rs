@@ -18,7 +18,7 @@ use crate::servers::Server;
 use crate::watch::Watch;
 
 /// Nothing takes this long unless it is broken.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Pages of a list that goes on for ever.
 const PAGES_MAX: usize = 100;
 
@@ -75,8 +75,9 @@ impl Player<'_> {
     async fn step(&mut self, step: &Step) -> Result<Value, String> {
         match &step.action {
             Action::Request { method, path } => {
-                let answer = self.send(step, method, path).await?;
-                whole(answer).await
+                let answer = whole(self.send(step, method, path).await?).await?;
+                let is_selection = method == "GET" && path.contains("limit=") && path.contains("Selector=");
+                if is_selection { self.without_empty_end(step, path, answer).await } else { Ok(answer) }
             }
             Action::Watch { name, path } => {
                 let answer = self.send(step, "GET", path).await?;
@@ -189,21 +190,30 @@ impl Player<'_> {
 
     async fn pages(&self, step: &Step, path: &str) -> Result<Value, String> {
         let mut pages = vec![];
-        let mut next = path.to_owned();
-        while pages.len() < PAGES_MAX {
-            let page = whole(self.send(step, "GET", &next).await?).await?;
-            let token = page["body"]["metadata"]["continue"].as_str().unwrap_or("").to_owned();
-            let ended = page["code"] != 200 || token.is_empty();
+        let mut next = Some(path.to_owned());
+        while let Some(path) = next.filter(|_| pages.len() < PAGES_MAX) {
+            let page = whole(self.send(step, "GET", &path).await?).await?;
+            next = next_page(&path, &page);
             pages.push(page);
-            if ended {
-                break;
-            }
-            let kept = |parameter: &&str| !parameter.starts_with("resourceVersion");
-            let (path, query) = path.split_once('?').unwrap_or((path, ""));
-            let query: Vec<_> = query.split('&').filter(kept).collect();
-            next = format!("{path}?{}&continue={token}", query.join("&"));
         }
-        Ok(json!({ "pages": pages }))
+        let has_empty_end = drop_empty_end(&mut pages);
+        let mut answer = json!({ "pages": pages });
+        if has_empty_end {
+            answer["last page"] = "empty".into();
+        }
+        Ok(answer)
+    }
+
+    /// A page whose token may lead to nothing but an empty page: then the answer says so, and has no token.
+    async fn without_empty_end(&self, step: &Step, path: &str, page: Value) -> Result<Value, String> {
+        let Some(next) = next_page(path, &page) else { return Ok(page) };
+        let mut pages = vec![page, whole(self.send(step, "GET", &next).await?).await?];
+        let has_empty_end = drop_empty_end(&mut pages);
+        let mut page = pages.swap_remove(0);
+        if has_empty_end {
+            page["last page"] = "empty".into();
+        }
+        Ok(page)
     }
 }
 
@@ -228,6 +238,34 @@ fn answered(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Value {
     }
     answer["body"] = read.unwrap_or_else(text);
     answer
+}
+
+/// The path of the page after one, if there is one.
+fn next_page(path: &str, page: &Value) -> Option<String> {
+    let token = page["body"]["metadata"]["continue"].as_str().filter(|token| !token.is_empty())?;
+    let kept =
+        |parameter: &&str| !parameter.starts_with("resourceVersion") && !parameter.starts_with("continue");
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let query: Vec<_> = query.split('&').filter(kept).collect();
+    Some(format!("{path}?{}&continue={token}", query.join("&")))
+}
+
+/// Drops a last page without items, with the token that led to it; whether there was one.
+fn drop_empty_end(pages: &mut Vec<Value>) -> bool {
+    let is_empty = |page: &Value| {
+        let (items, rows) = (&page["body"]["items"], &page["body"]["rows"]);
+        // kube writes null for no metadata.
+        [items, rows].iter().any(|list| list.as_array().is_some_and(Vec::is_empty))
+            || (page["code"] == 200 && items.is_null() && rows.is_null())
+    };
+    if pages.len() < 2 || !pages.last().is_some_and(is_empty) {
+        return false;
+    }
+    pages.pop();
+    if let Some(metadata) = pages.last_mut().and_then(|page| page["body"]["metadata"].as_object_mut()) {
+        metadata.remove("continue");
+    }
+    true
 }
 
 /// How many answers had which code.

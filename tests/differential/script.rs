@@ -30,7 +30,7 @@ use std::fmt;
 use crate::process::End;
 
 /// What scripts need not spell out.
-pub(crate) const NAMES: [(&str, &str); 11] = [
+pub(crate) const NAMES: [(&str, &str); 12] = [
     ("widgets", "/apis/example.io/v1/namespaces/n1/widgets"),
     ("allwidgets", "/apis/example.io/v1/widgets"),
     ("gadgets", "/apis/example.io/v1/gadgets"),
@@ -41,6 +41,7 @@ pub(crate) const NAMES: [(&str, &str); 11] = [
     ("future", "9000000000000000000"),
     ("table", "application/json;as=Table;v=v1;g=meta.k8s.io"),
     ("partial", "application/json;as=PartialObjectMetadata;g=meta.k8s.io"),
+    ("partiallist", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io"),
     ("aggregated", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
 ];
 
