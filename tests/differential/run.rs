@@ -56,7 +56,7 @@ pub(crate) async fn run(server: &Server, script: &Script) -> Vec<Value> {
     let mut player = Player { server, kept, watches: HashMap::new() };
     let mut answers = vec![];
     for step in &script.steps {
-        let answer = match tokio::time::timeout(PATIENCE, player.step(step)).await {
+        let answer = match tokio::time::timeout(2 * PATIENCE, player.step(step)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(failed)) => json!({ "failed": failed }),
             Err(_) => json!({ "failed": "no end in time" }),

@@ -36,11 +36,13 @@ impl Watch {
     /// Reads events; bookmarks that nobody waits for are left out, but for those that end initial events.
     pub(crate) async fn read(&mut self, until: &Until) -> Result<Value, String> {
         let mut events: Vec<Value> = vec![];
+        // Bookmarks come once a minute.
+        let patience = if matches!(until, Until::Bookmark) { PATIENCE * 3 / 2 } else { PATIENCE / 2 };
         loop {
             if matches!(until, Until::Count(count) if events.len() == *count) {
                 break;
             }
-            let next = match tokio::time::timeout(PATIENCE / 2, self.next()).await {
+            let next = match tokio::time::timeout(patience, self.next()).await {
                 Ok(next) => next?,
                 Err(_) => return Ok(json!({ "events": events, "end": SILENCE })),
             };
