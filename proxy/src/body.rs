@@ -164,6 +164,12 @@ pub trait Frames: Send {
     fn exact_len(&self) -> Option<u64> {
         None
     }
+
+    /// Asked before the first frame: whether the frames will be those of a gzip member, for which some
+    /// keep ready what others would compress each time.
+    fn compress(self: Pin<&mut Self>) -> bool {
+        false
+    }
 }
 
 /// The body of every response.

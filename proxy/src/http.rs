@@ -7,7 +7,7 @@ pub mod discovery;
 mod document;
 mod get;
 mod guard;
-mod gzip;
+pub(crate) mod gzip;
 pub mod health;
 mod items;
 mod lease;

@@ -64,6 +64,19 @@ pub struct ListMetrics {
     pub bytes: Histogram,
     /// Bytes of lists being written to clients; the bodies themselves are shared with the cache.
     pub in_flight_bytes: Gauge,
+    /// Their compression.
+    pub gzip: GzipMetrics,
+}
+
+/// Pages of lists that are compressed once.
+#[derive(Clone, Debug, Default)]
+pub struct GzipMetrics {
+    /// Pages that were compressed.
+    pub pages_made: Counter,
+    /// Pages that were sent as an earlier list had them.
+    pub pages_reused: Counter,
+    /// Bytes of the pages that are kept.
+    pub page_bytes: Gauge,
 }
 
 /// Watches.
@@ -217,6 +230,7 @@ impl Metrics {
             Unit::Bytes,
             list.in_flight_bytes.clone(),
         );
+        self.register_gzip(registry);
         registry.register("shardcache_watch_watchers", "Open watches by state", watch.watchers.clone());
         registry.register(
             "shardcache_watch_terminations",
@@ -239,6 +253,26 @@ impl Metrics {
             "shardcache_watch_judgements",
             "How often a selector class judged an event",
             watch.judgements.clone(),
+        );
+    }
+
+    fn register_gzip(&self, registry: &mut Registry) {
+        let gzip = &self.list.gzip;
+        registry.register(
+            "shardcache_list_gzip_pages_made",
+            "Pages of lists that were compressed",
+            gzip.pages_made.clone(),
+        );
+        registry.register(
+            "shardcache_list_gzip_pages_reused",
+            "Pages of lists that were sent as an earlier list had them",
+            gzip.pages_reused.clone(),
+        );
+        registry.register_with_unit(
+            "shardcache_list_gzip_page",
+            "Bytes of the compressed pages that are kept",
+            Unit::Bytes,
+            gzip.page_bytes.clone(),
         );
     }
 
@@ -329,6 +363,7 @@ impl Default for Metrics {
                 objects: Histogram::new(exponential_buckets(1.0, 10.0, 7)),
                 bytes: Histogram::new(exponential_buckets(1024.0, 8.0, 8)),
                 in_flight_bytes: Gauge::default(),
+                gzip: GzipMetrics::default(),
             },
             watch: WatchMetrics::default(),
             write: WriteMetrics {

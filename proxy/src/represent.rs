@@ -190,6 +190,17 @@ impl Form {
         self.row(weave, Encoded { key: None, body: &body, spans });
     }
 
+    /// What the bytes that [`Form::listed`] appends depend on beside the object; `None` if it is more than
+    /// can be told, such as the time that a row was made.
+    pub fn depends_on(&self) -> Option<Bytes> {
+        match &self.show {
+            Show::Object => Some(self.api_version.clone()),
+            // No `apiVersion` begins with a brace.
+            Show::Metadata(_, start) => Some(Bytes::from_static(start)),
+            Show::Row(_) => None,
+        }
+    }
+
     /// Bytes that [`Form::object`] appends for each of some objects and in sum, or `None` if that takes
     /// making them.
     pub fn len_of(&self, objects: &[Object]) -> Option<u64> {

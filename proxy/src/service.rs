@@ -14,6 +14,7 @@ use tower_service::Service;
 
 use crate::body::Body;
 use crate::cache::WatchCache;
+use crate::http::gzip::pages::Pages;
 use crate::http::limits::Limits;
 use crate::http::route;
 use crate::metrics::Metrics;
@@ -50,6 +51,8 @@ pub struct ApiConfig {
     pub bookmark_before_deadline: Duration,
     /// Bodies of this size and more are compressed for clients that accept it.
     pub gzip_bytes_min: usize,
+    /// Bytes of compressed pages of lists that are kept for the next list; the longest unused ones go first.
+    pub gzip_page_bytes_max: usize,
     /// Directory for a backup's temporary file; without it backups are refused.
     pub data_dir: Option<std::path::PathBuf>,
 }
@@ -71,6 +74,7 @@ impl Default for ApiConfig {
             bookmark_interval: Duration::from_mins(1),
             bookmark_before_deadline: Duration::from_secs(2),
             gzip_bytes_min: 128 << 10,
+            gzip_page_bytes_max: 64 << 20,
             data_dir: None,
         }
     }
@@ -89,6 +93,8 @@ pub struct Api {
     /// Everything `/metrics` shows.
     pub registry: Arc<Registry>,
     pub(crate) limits: Limits,
+    /// Compressed pages of lists.
+    pub(crate) pages: Arc<Pages>,
     /// Value of `X-Cache-Lineage`: the store and the incarnation that answers (D6).
     pub(crate) lineage: HeaderValue,
     draining: AtomicBool,
@@ -108,7 +114,8 @@ impl Api {
         let lineage = format!("{}/{}", lineage.store, lineage.current().start);
         let lineage = HeaderValue::try_from(lineage).expect("a uuid and a number are visible ASCII");
         let draining = AtomicBool::new(false);
-        Arc::new(Self { store, cache, config, metrics, registry, limits, lineage, draining })
+        let pages = Arc::new(Pages::new(config.gzip_page_bytes_max, metrics.list.gzip.clone()));
+        Arc::new(Self { store, cache, config, metrics, registry, limits, pages, lineage, draining })
     }
 
     /// Refuses new requests (429) and ends watches with a last bookmark; what has begun goes on.

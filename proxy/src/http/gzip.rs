@@ -1,6 +1,11 @@
 //! gzip for GET and LIST, streamed: one member, level 1, as kube-apiserver does above 128 KiB.
 //!
-//! Never for watches: clients' decoders stop after the first member or do not decode streams at all.
+//! A list is made of pages that were compressed before, where they have not changed since ([`pages`]), and
+//! joined to one member ([`member`]); everything else is compressed as it is sent. Never for watches:
+//! clients' decoders stop after the first member or do not decode streams at all.
+
+pub(crate) mod member;
+pub(crate) mod pages;
 
 use std::io::Write as _;
 use std::pin::Pin;
@@ -22,13 +27,18 @@ const FRAME_BYTES: usize = 32 << 10;
 /// Compresses an answer if the client accepts that and the body is long enough, or of unknown length.
 pub(crate) fn compress(response: Response<Body>, accepted: bool, config: &ApiConfig) -> Response<Body> {
     let long = response.body().size_hint().exact().is_none_or(|len| len > config.gzip_bytes_min as u64);
-    let (mut parts, body) = response.into_parts();
+    let (mut parts, mut body) = response.into_parts();
     parts.headers.append(VARY, HeaderValue::from_name(ACCEPT_ENCODING));
     if !accepted || !long {
         return Response::from_parts(parts, body);
     }
     parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     parts.headers.remove(CONTENT_LENGTH);
+    if let Body::Stream(frames) = &mut body
+        && frames.as_mut().compress()
+    {
+        return Response::from_parts(parts, body);
+    }
     let encoder = GzEncoder::new(Vec::with_capacity(FRAME_BYTES), Compression::fast());
     Response::from_parts(parts, Body::stream(Compressed { body, encoder: Some(encoder) }))
 }

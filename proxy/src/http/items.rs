@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use shardcache_storage::{Object, Objects, Sizes, TypeName};
 
-use crate::body::Weave;
 use crate::cache::{self, Snapshot};
 use crate::filter::Filter;
 use crate::scope::{Part, Scope};
@@ -100,18 +99,15 @@ pub(crate) enum Items {
 }
 
 impl Items {
-    /// Gives objects to `each`, which puts them into the frame and is told of the last one, until the
-    /// frame is full or none is left. Whether more are left.
-    pub(crate) fn fill(
-        &mut self,
-        weave: &mut Weave,
-        mut each: impl FnMut(&mut Weave, &Object, bool),
-    ) -> bool {
+    /// Gives objects to `each`, which is told of the last one and says whether it wants another; whether
+    /// more are left.
+    pub(crate) fn portion(&mut self, mut each: impl FnMut(&Object, bool) -> bool) -> bool {
         match self {
             Self::Picked(objects) => {
-                while !weave.is_full() {
-                    let Some(object) = objects.next() else { return false };
-                    each(weave, &object, objects.len() == 0);
+                while let Some(object) = objects.next() {
+                    if !each(&object, objects.len() == 0) {
+                        break;
+                    }
                 }
                 objects.len() > 0
             }
@@ -120,8 +116,7 @@ impl Items {
                 let mut objects = collection.scan(after.as_deref()).peekable();
                 while let Some(object) = objects.next() {
                     let last = objects.peek().is_none();
-                    each(weave, object, last);
-                    if !last && weave.is_full() {
+                    if !each(object, last) && !last {
                         stopped_at = Some(object.key().into());
                         break;
                     }

@@ -6,6 +6,7 @@ mod bounds;
 mod contract;
 mod errors;
 mod get;
+mod gzip;
 mod list;
 mod pages;
 mod sockets;

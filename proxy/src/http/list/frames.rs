@@ -5,11 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use serde_json::Value;
 use shardcache_storage::ResourceVersion;
 
 use super::Next;
 use crate::body::{Body, BodyError, Frames, Rope, Weave};
+use crate::http::gzip::member::{Member, Part};
+use crate::http::gzip::pages::{Page, Pages};
 use crate::http::items::Items;
 use crate::http::lease::Lease;
 use crate::metrics::ListMetrics;
@@ -21,6 +24,10 @@ use crate::status::ApiError;
 /// them, or a compressor's tables.
 const BYTES_IN_FLIGHT: usize = 512 << 10;
 const TRAILER: &[u8] = b"]}";
+/// Bytes after which a frame of compressed pages is full.
+const COMPRESSED_FRAME_BYTES: usize = 128 << 10;
+/// Bytes of objects after whose compression a frame is full: about a millisecond of work.
+const MADE_PER_FRAME_BYTES: u32 = 256 << 10;
 
 /// Everything before the first item.
 pub(super) struct Header<'a> {
@@ -83,6 +90,8 @@ pub(super) fn body(api: &Api, lease: Arc<Lease>, frame: Frame, items: Items, for
         form,
         ended: false,
         sent: Sent { metrics: api.metrics.list.clone(), objects: 0, bytes: 0 },
+        pages: Arc::clone(&api.pages),
+        gzip: None,
         lease,
     })
 }
@@ -95,7 +104,16 @@ struct ListFrames {
     /// Bytes still to come.
     len: Option<u64>,
     sent: Sent,
+    pages: Arc<Pages>,
+    gzip: Option<Gzip>,
     lease: Arc<Lease>,
+}
+
+/// The gzip member that a list is sent as.
+struct Gzip {
+    member: Member,
+    /// [`Form::depends_on`].
+    depends_on: Bytes,
 }
 
 impl Frames for ListFrames {
@@ -105,25 +123,82 @@ impl Frames for ListFrames {
             return Poll::Ready(None);
         }
         this.lease.proceed()?;
-        let mut weave = Weave::new();
-        weave.text(&std::mem::take(&mut this.header));
-        let (form, sent) = (&mut this.form, &mut this.sent);
-        let more = this.items.fill(&mut weave, |weave, object, last| {
-            form.listed(weave, object, last);
-            sent.objects += 1;
-        });
-        if !more {
-            weave.fixed(TRAILER);
-            this.ended = true;
-        }
-        let rope = weave.take();
-        this.sent.bytes += rope.len() as u64;
-        this.len = this.len.map(|len| len.saturating_sub(rope.len() as u64));
+        let rope = match this.gzip.take() {
+            Some(gzip) => this.compressed_frame(gzip),
+            None => this.frame(),
+        };
         Poll::Ready(Some(Ok(rope)))
     }
 
     fn exact_len(&self) -> Option<u64> {
         self.len
+    }
+
+    fn compress(self: Pin<&mut Self>) -> bool {
+        let this = self.get_mut();
+        let depends_on = this.form.depends_on();
+        this.gzip = depends_on.map(|depends_on| Gzip { member: Member::default(), depends_on });
+        if this.gzip.is_some() {
+            this.len = None;
+        }
+        this.gzip.is_some()
+    }
+}
+
+impl ListFrames {
+    /// The bytes as they lie in memory.
+    fn frame(&mut self) -> Rope {
+        let mut weave = Weave::new();
+        weave.text(&std::mem::take(&mut self.header));
+        let (form, sent) = (&mut self.form, &mut self.sent);
+        let more = self.items.portion(|object, last| {
+            form.listed(&mut weave, object, last);
+            sent.objects += 1;
+            !weave.is_full()
+        });
+        if !more {
+            weave.fixed(TRAILER);
+            self.ended = true;
+        }
+        let rope = weave.take();
+        self.sent.bytes += rope.len() as u64;
+        self.len = self.len.map(|len| len.saturating_sub(rope.len() as u64));
+        rope
+    }
+
+    /// Pages of them, compressed before or now; few enough now that no poll takes long.
+    fn compressed_frame(&mut self, Gzip { mut member, depends_on }: Gzip) -> Rope {
+        let mut rope = Rope::new();
+        let header = std::mem::take(&mut self.header);
+        if !header.is_empty() {
+            rope.push(Member::start());
+            rope.push(member.append(&Part::of(&header[..])));
+            self.sent.bytes += header.len() as u64;
+        }
+        let mut made = 0;
+        while made < MADE_PER_FRAME_BYTES && rope.len() < COMPRESSED_FRAME_BYTES {
+            let mut page = Page::default();
+            let more = self.items.portion(|object, last| page.add(object, last));
+            if page.objects() > 0 {
+                let compressed = self.pages.compressed(&page, &mut self.form, &depends_on);
+                let bytes = compressed.part.bytes();
+                if !compressed.was_kept {
+                    made += bytes;
+                }
+                rope.push(member.append(&compressed.part));
+                self.sent.objects += page.objects() as u64;
+                self.sent.bytes += u64::from(bytes);
+            }
+            if !more {
+                rope.push(member.append(&Part::of(TRAILER)));
+                rope.push(member.end());
+                self.sent.bytes += TRAILER.len() as u64;
+                self.ended = true;
+                return rope;
+            }
+        }
+        self.gzip = Some(Gzip { member, depends_on });
+        rope
     }
 }
 

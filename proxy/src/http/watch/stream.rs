@@ -145,9 +145,10 @@ impl Stream {
         while more {
             let mut weave = Weave::new();
             let (form, mut sent) = (&mut self.form, 0);
-            more = items.fill(&mut weave, |weave, object, _| {
-                line::added(weave, form, object);
+            more = items.portion(|object, _| {
+                line::added(&mut weave, form, object);
                 sent += 1;
+                !weave.is_full()
             });
             self.ended.api.metrics.watch.events.inc_by(sent);
             if !more && let Some(version) = end_bookmark {
