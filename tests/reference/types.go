@@ -79,7 +79,8 @@ func declareTypes(ctx context.Context, s *server) error {
 func served(ctx context.Context, client *clientset.Clientset, path string) error {
 	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		code := 0
-		client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).StatusCode(&code)
+		// Without retries of its own: it would wait a second for each type whose watch cache is not ready yet.
+		client.Discovery().RESTClient().Get().AbsPath(path).MaxRetries(0).Do(ctx).StatusCode(&code)
 		return code == http.StatusOK, nil
 	})
 	if err != nil {
