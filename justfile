@@ -32,6 +32,11 @@ differential seconds="20":
 bench *ARGS:
 	cargo bench {{ARGS}}
 
+# Against a real kube-apiserver, writes docs/benchmarks/peers.md; some works by name. Needs go unless SHARDCACHE_REFERENCE_BIN is set.
+bench-peers *WORKS:
+	@[ -n "${SHARDCACHE_REFERENCE_BIN:-}" ] || tests/reference/build.sh "${CARGO_TARGET_DIR:-target}/reference"
+	SHARDCACHE_REFERENCE_BIN="${SHARDCACHE_REFERENCE_BIN:-${CARGO_TARGET_DIR:-$PWD/target}/reference}" cargo bench -p shardcache --bench peers -- {{WORKS}}
+
 # The server, built for speed, on the default address and directory.
 run *ARGS:
 	cargo run --release -- serve {{ARGS}}

@@ -6,6 +6,7 @@
 
 #![expect(clippy::cast_sign_loss, reason = "sizes and counts are never negative")]
 
+#[expect(dead_code, reason = "shared with benches/peers, which needs more of it")]
 mod client;
 mod fanout;
 mod list;
@@ -13,6 +14,7 @@ mod memory;
 mod peer;
 mod report;
 mod restart;
+#[expect(dead_code, reason = "as above")]
 mod server;
 mod writes;
 

@@ -1,12 +1,15 @@
 //! The real binary as a child process, and what the kernel says it costs.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
+
+/// Of `/proc`: ticks per second, the same on every Linux that runs this.
+pub(crate) const TICKS: f64 = 100.0;
 
 /// A running server; killed when dropped.
 pub(crate) struct Server {
@@ -19,6 +22,13 @@ impl Server {
     pub(crate) fn start(data: &Path, flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shardcache"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data).args(flags);
+        Self::spawn(command)
+    }
+
+    /// Starts the apiserver of `tests/reference`; returns when it serves every type.
+    pub(crate) fn reference(binary: &Path, data: &Path) -> Self {
+        let mut command = Command::new(binary);
+        command.args(["-listen", "127.0.0.1:0", "-data-dir"]).arg(data);
         Self::spawn(command)
     }
 
@@ -36,8 +46,15 @@ impl Server {
         let mut output = BufReader::new(child.stdout.take().expect("piped"));
         output.read_line(&mut line).expect("a first line");
         let address = line.trim().rsplit("http://").next().and_then(|a| a.parse().ok());
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        std::thread::spawn(move || io::copy(&mut output, &mut io::sink()));
         Self { child, address: address.unwrap_or_else(|| panic!("first line: {line:?}")) }
+    }
+
+    /// SIGKILL; returns when the process has ended.
+    pub(crate) fn kill(&mut self) {
+        // Already gone is as good as killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// Waits until `/readyz` answers 200; returns the time since `since`.
@@ -55,8 +72,28 @@ impl Server {
 
     /// Resident memory in bytes.
     pub(crate) fn rss(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// The part of [`Self::rss`] that is no file's pages.
+    pub(crate) fn anonymous_rss(&self) -> u64 {
+        self.status("RssAnon:")
+    }
+
+    /// The most resident memory since [`Self::forget_peak`], or since the start.
+    pub(crate) fn peak_rss(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    /// Lets [`Self::peak_rss`] begin again at what is resident now.
+    pub(crate) fn forget_peak(&self) -> io::Result<()> {
+        std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5")
+    }
+
+    /// A line of `/proc/PID/status` in bytes.
+    fn status(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let line = status.lines().find(|line| line.starts_with(name));
         line.and_then(|line| line.split_whitespace().nth(1))
             .and_then(|kib| kib.parse::<u64>().ok())
             .unwrap_or(0)
@@ -65,10 +102,7 @@ impl Server {
 
     /// CPU seconds used so far, user and system.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-        let ticks = |at: usize| fields.get(at).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
-        (ticks(11) + ticks(12)) / 100.0
+        cpu_seconds(&self.child.id().to_string())
     }
 
     /// One metric's value, summed over its labels.
@@ -83,10 +117,16 @@ impl Server {
     }
 }
 
+/// CPU seconds that all threads of a process used so far, ended ones too; `self` is this process.
+pub(crate) fn cpu_seconds(pid: &str) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks = |at: usize| fields.get(at).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(11) + ticks(12)) / TICKS
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
-        // Already gone is as good as killed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }

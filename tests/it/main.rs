@@ -12,6 +12,7 @@ mod harness;
 mod kube_client;
 mod model_http;
 mod real_data;
+mod refusals;
 mod settings;
 mod stand;
 mod tidy;

@@ -1,0 +1,226 @@
+//! Results on disk, and the page that is made of them when all are there.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+
+use crate::origin::Origin;
+use crate::verdict::{FOREIGN_MAX, Goal, Refusal, Row, SPREAD_MAX, median};
+use crate::{WORKS, Work, full_scale, note, print, scaled};
+
+/// The result of one work.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    work: String,
+    rows: Vec<Row>,
+    /// The most of the machine that other programs took in a round.
+    foreign: f64,
+    origin: Origin,
+}
+
+impl Outcome {
+    /// Refuses if the rounds cannot tell; a run at a smaller scale is not judged.
+    pub(crate) fn judged(work: &Work, rows: Vec<Row>, foreign: f64, origin: Origin) -> Result<Self, Refusal> {
+        if full_scale() {
+            rows.iter().filter(|row| row.goal.is_some()).try_for_each(Row::judge)?;
+        }
+        Ok(Self { work: work.name.into(), rows, foreign, origin })
+    }
+
+    /// Writes it where the page is made from, unless it is of a smaller scale.
+    pub(crate) fn keep(&self) -> Result<(), Refusal> {
+        if !full_scale() {
+            return Ok(());
+        }
+        let path = kept(&self.work);
+        std::fs::create_dir_all(path.parent().expect("it is in a directory"))?;
+        std::fs::write(path, serde_json::to_vec_pretty(self).map_err(std::io::Error::from)?)?;
+        Ok(())
+    }
+}
+
+fn kept(work: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("peers").join(format!("{work}.json"))
+}
+
+/// Writes the page from the results of this origin; it says which works have none.
+pub(crate) fn write(origin: &Origin) -> Result<(), Refusal> {
+    if !full_scale() {
+        print("SCALED DOWN: times are not judged, nothing is kept or written.");
+        return Ok(());
+    }
+    let mut outcomes = vec![];
+    let mut missing = vec![];
+    for work in &WORKS {
+        let read = std::fs::read(kept(work.name)).ok();
+        match read.and_then(|bytes| serde_json::from_slice::<Outcome>(&bytes).ok()) {
+            Some(outcome) if outcome.origin == *origin => outcomes.push(outcome),
+            _ => missing.push(work.name),
+        }
+    }
+    if outcomes.is_empty() {
+        print("Not written: there is no result of these programs on this machine.");
+        return Ok(());
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks/peers.md");
+    std::fs::write(&path, page(&outcomes, &missing, origin)?)?;
+    note("docs/benchmarks/peers.md is written");
+    Ok(())
+}
+
+fn page(outcomes: &[Outcome], missing: &[&str], origin: &Origin) -> Result<String, Refusal> {
+    let rows = || outcomes.iter().flat_map(|outcome| &outcome.rows).filter_map(Row::met);
+    let since = UNIX_EPOCH.elapsed().map_err(|error| Refusal::Impossible(error.to_string()))?;
+    let mut text = String::from("# Against a kube-apiserver\n\n");
+    let mut say = |line: &str| writeln!(text, "{line}").map_err(|_| std::io::Error::other("out of memory"));
+    say("Written by `just bench-peers`; no number here was typed by hand.")?;
+    say(&format!(
+        "Measured on {}; {} of {} goals met.",
+        day(since.as_secs()),
+        rows().filter(|met| *met).count(),
+        rows().count()
+    ))?;
+    if !missing.is_empty() {
+        say(&format!(
+            "**Without a result** of these programs on this machine: {}. A run that refuses leaves none.",
+            missing.join(", ")
+        ))?;
+    }
+    say("")?;
+    say(&table(outcomes))?;
+    say("Medians, with the smallest and the largest round in parentheses.")?;
+    say(
+        "A ratio is how many times better shardcache is; where the goal begins with ≤ it is which part of the reference's figure shardcache needs.",
+    )?;
+    say(
+        "Where shardcache's time goes, and what holds back a goal that is missed, is in [peers-profile.md](peers-profile.md).\n",
+    )?;
+    say("## Machine and versions\n")?;
+    say(&format!("- machine: {}; servers and clients share it", origin.machine))?;
+    let foreign = outcomes.iter().map(|outcome| outcome.foreign).fold(0.0, f64::max);
+    say(&format!("- other programs took at most {} of its time in a round that counts", number(foreign)))?;
+    say(&format!("- shardcache: {}; binary {}", origin.ours, origin.ours_binary))?;
+    say(&format!("- reference: {}; binary {}\n", origin.theirs, origin.theirs_binary))?;
+    say(&METHOD.replace("{spread}", &SPREAD_MAX.to_string()).replace("{foreign}", &FOREIGN_MAX.to_string()))?;
+    Ok(text)
+}
+
+const METHOD: &str = "## How it was measured
+
+```sh
+just bench-peers                   # everything; builds the reference unless SHARDCACHE_REFERENCE_BIN names it
+just bench-peers list gzip         # some works; the page has the newest results of the same binaries on this machine
+just bench-peers report            # only writes the page
+SHARDCACHE_BENCH_SCALE=0.01 just bench-peers    # tries the harness: judges no times, writes nothing
+```
+
+- The reference ([tests/reference](../../tests/reference/README.md)) is kube's own apiserver for custom resources, watch cache on, over an embedded etcd that syncs every write; its figures include etcd's. Custom resources are encoded as JSON from unstructured objects there, which is what kube does for them; built-in types are cheaper in kube.
+- Both run at their defaults, with their stores in one directory, over plain HTTP/1.1, a connection per client. The client is the same Rust program for both, and discards bodies.
+- Both hold the same objects: APIExports with labels, managed fields, and names and hashes that compress as real ones do. shardcache is read through `shards/*/clusters/*`.
+- In every round first one server works and then the other, alternating which is first. CPU is the server process's, all threads, from `/proc/PID/stat`; resident memory is `VmRSS`, its peak `VmHWM`.
+- LISTs are made one after the other; each figure of a round is the mean of several (shardcache's are more).
+- watch-list: each round begins with servers that were just started and have settled; growth is the peak above what was resident then.
+- Watchers: events are created eight at once, the next eight when all watchers have theirs. The creates' cost is in the figure, also with disjoint selectors.
+- Acknowledged → event: the writer's answer and the watcher's line are seen by the same program; the event may be there before the answer. Sent → event has both.
+- Restart: each of 1,000 watchers selects its own hundred objects. After the kill it resumes from the newest version of its type; other types were written to since, as happens in every cluster. If the server says 410 it lists and watches anew, as client-go does. All are live when each has an event that was written afterwards.
+
+## When nothing is reported
+
+A run ends with an error and keeps nothing if the two servers' objects differ (names, labels, spec; also initial events, and gzip after decoding), if a client saw an error, an unexpected code or an event too many or too few (only the lists after a kill are repeated, and counted, when the server turns them away or gives up), or if it was too noisy: a round in which other programs took more than {foreign} of the machine's time is repeated (as many again at most), and the middle half of a figure's rounds may span {spread} of its median (of the reference's, where the goal is a share), unless each round of shardcache against each of the reference says the same of the goal.
+";
+
+/// All rows as a markdown table.
+pub(crate) fn table(outcomes: &[Outcome]) -> String {
+    let mut text =
+        String::from("| work | shardcache | reference | ratio | goal | |\n|---|---|---|---|---|---|\n");
+    for outcome in outcomes {
+        let title = WORKS.iter().find(|work| work.name == outcome.work).map_or("", |work| work.title);
+        for (at, row) in outcome.rows.iter().enumerate() {
+            let before = if at == 0 { format!("**{title}**: ") } else { "… ".into() };
+            let line = format!(
+                "| {before}{} | {} | {} | {} | {} | {} |\n",
+                row.what,
+                figure(&row.ours, &row.unit),
+                figure(&row.theirs, &row.unit),
+                ratio(row),
+                row.goal.map_or("–".into(), goal),
+                match row.met() {
+                    None => "",
+                    Some(true) => "met",
+                    Some(false) => "missed",
+                }
+            );
+            text.push_str(&line);
+        }
+    }
+    if !full_scale() {
+        writeln!(text, "\nSCALED DOWN to {} of 1,000 and so on: not a result.", scaled(1_000))
+            .expect("a string takes everything");
+    }
+    text
+}
+
+fn ratio(row: &Row) -> String {
+    match row.goal {
+        Some(Goal::Ours(_)) => "–".into(),
+        Some(Goal::Share(_)) if (0.0..0.1).contains(&row.ratio()) => {
+            format!("1/{}", number((1.0 / row.ratio()).round()))
+        }
+        Some(Goal::Share(_)) => number(row.ratio()),
+        _ => format!("{} ×", number(row.ratio())),
+    }
+}
+
+fn goal(goal: Goal) -> String {
+    match goal {
+        Goal::Gain(times) => format!("{times} ×"),
+        Goal::Share(part) if part < 0.5 => format!("≤ 1/{:.0}", 1.0 / part),
+        Goal::Share(part) => format!("≤ {part}"),
+        Goal::Ours(most) => format!("{most}"),
+    }
+}
+
+fn figure(values: &[f64], unit: &str) -> String {
+    let middle = format!("{} {unit}", number(median(values)));
+    if values.len() < 2 {
+        return middle.trim().to_owned();
+    }
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    format!("{} ({}–{})", middle.trim(), number(least), number(most))
+}
+
+/// Three significant digits, thousands with a separator.
+fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "∞".into();
+    }
+    if value.abs() >= 1_000.0 {
+        let digits = format!("{:.0}", value.abs());
+        let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+        return format!("{}{}", if value < 0.0 { "-" } else { "" }, groups.join(","));
+    }
+    let places = match value.abs() {
+        0.0 => 0,
+        small if small < 0.1 => 3,
+        small if small < 10.0 => 2,
+        small if small < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.places$}")
+}
+
+/// A day of the Gregorian calendar, from seconds since 1970.
+fn day(seconds: u64) -> String {
+    // Days since 0000-03-01, so that the leap day is the last of its year.
+    let days = (seconds / 86_400) + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
+    format!("{:04}-{month:02}-{day:02}", year + era * 400)
+}
