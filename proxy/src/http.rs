@@ -20,7 +20,7 @@ pub mod options;
 mod patch;
 pub mod path;
 mod pretty;
-mod protobuf;
+pub(crate) mod protobuf;
 mod receive;
 pub mod respond;
 mod rewrite;

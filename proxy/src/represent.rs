@@ -6,8 +6,9 @@
 //! bytes with a little text around them. As in kube-apiserver without conversion webhooks, versions differ
 //! in `apiVersion` only. Rows are made object by object (`table`).
 
-use std::borrow::Cow;
+mod untyped;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use shardcache_storage::{DIGITS, Event, KeyParts, Object, ResourceVersion, Sizes
 
 use crate::body::{Rope, Weave};
 pub use crate::http::accept::{IncludeObject, MetaVersion, Shape};
+use crate::http::protobuf;
 use crate::scope::Scope;
 use crate::table::Table;
 use crate::types::TypeInfo;
@@ -41,6 +43,8 @@ pub struct Form {
 enum Show {
     /// The whole object.
     Object,
+    /// The whole object without its own `kind` and `apiVersion`.
+    Untyped,
     /// Its metadata, after a text.
     Metadata(MetaVersion, &'static [u8]),
     /// Its row, or a table of it.
@@ -81,7 +85,10 @@ impl Form {
 
     fn within(scope: Option<&Scope>, type_info: &TypeInfo, version: &str, shape: Shape) -> Self {
         let show = match shape {
-            Shape::Object => Show::Object,
+            Shape::UntypedItems if protobuf::knows(&type_info.api_version(version), &type_info.kind) => {
+                Show::Untyped
+            }
+            Shape::Object | Shape::UntypedItems => Show::Object,
             Shape::PartialMetadata(version) => Show::Metadata(version, version.partial_start()),
             Shape::Table(meta_version, include) => Show::Row(Box::new(Rows {
                 table: Table::new(type_info.version(version), scope),
@@ -99,13 +106,14 @@ impl Form {
         }
     }
 
-    /// The form for items of a list. Items of a `PartialObjectMetadataList` do without `kind` and
-    /// `apiVersion`, as they do in kube-apiserver's protobuf answer, which client-go asks for first: its
-    /// consistency detector compares list items with watched objects, whose type its decoder removes.
+    /// The form for items of a list. Items of a `PartialObjectMetadataList`, and those of Kubernetes' own
+    /// types for who takes protobuf ([`Shape::UntypedItems`]), do without `kind` and `apiVersion`, as they do
+    /// in kube-apiserver's protobuf answer, which client-go asks for first: its consistency detector compares
+    /// list items with watched objects, whose type its decoder removes.
     #[must_use]
     pub fn for_items(mut self) -> Self {
         match &mut self.show {
-            Show::Object => {}
+            Show::Object | Show::Untyped => {}
             Show::Metadata(_, start) => *start = PARTIAL_ITEM_START,
             Show::Row(rows) => rows.alone = false,
         }
@@ -115,7 +123,7 @@ impl Form {
     /// `apiVersion` and `kind` of lists.
     pub fn list_type(&self) -> (&str, &str) {
         match &self.show {
-            Show::Object => (self.api_version(), &self.list_kind),
+            Show::Object | Show::Untyped => (self.api_version(), &self.list_kind),
             Show::Metadata(version, _) => (version.api_version(), "PartialObjectMetadataList"),
             Show::Row(rows) => (rows.version.api_version(), "Table"),
         }
@@ -124,7 +132,7 @@ impl Form {
     /// What a list has between its metadata and its first item.
     pub fn list_start(&self) -> Cow<'static, str> {
         match &self.show {
-            Show::Object | Show::Metadata(..) => Cow::Borrowed(r#""items":["#),
+            Show::Object | Show::Untyped | Show::Metadata(..) => Cow::Borrowed(r#""items":["#),
             Show::Row(rows) => {
                 Cow::Owned(format!(r#""columnDefinitions":{},"rows":["#, rows.table.definitions()))
             }
@@ -165,7 +173,7 @@ impl Form {
     pub fn bookmark(&mut self, weave: &mut Weave, version: ResourceVersion, ends_initial: bool) {
         let (api_version, kind) = match &self.show {
             Show::Metadata(version, _) => (version.api_version(), "PartialObjectMetadata"),
-            Show::Object | Show::Row(_) => (self.api_version(), &*self.kind),
+            Show::Object | Show::Untyped | Show::Row(_) => (self.api_version(), &*self.kind),
         };
         let annotations =
             if ends_initial { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
@@ -218,7 +226,7 @@ impl Form {
             Show::Metadata(_, start) => {
                 Some(sizes.metadata + objects * (start.len() + PARTIAL_END.len()) as u64)
             }
-            Show::Row(_) => None,
+            Show::Untyped | Show::Row(_) => None,
         }
     }
 
@@ -241,6 +249,7 @@ impl Form {
         let spans = object.spans();
         match self.show {
             Show::Metadata(_, start) => start.len() + spans.metadata.len as usize + PARTIAL_END.len(),
+            Show::Untyped => untyped::len(object.body_bytes()),
             Show::Object | Show::Row(_) => {
                 object.body_bytes().len() - spans.api_version.len as usize + self.api_version.len()
             }
@@ -249,11 +258,15 @@ impl Form {
 
     fn put(&self, weave: &mut Weave, source: &impl Source) {
         let spans = source.spans();
-        if let Show::Metadata(_, start) = self.show {
-            weave.fixed(start);
-            source.put(weave, spans.metadata.range());
-            weave.fixed(if source.has_comma() { PARTIAL_ITEM_END } else { PARTIAL_END });
-            return;
+        match self.show {
+            Show::Metadata(_, start) => {
+                weave.fixed(start);
+                source.put(weave, spans.metadata.range());
+                weave.fixed(if source.has_comma() { PARTIAL_ITEM_END } else { PARTIAL_END });
+                return;
+            }
+            Show::Untyped => return untyped::put(weave, source),
+            Show::Object | Show::Row(_) => {}
         }
         let (at, end) = (spans.api_version.range(), source.body().len() + usize::from(source.has_comma()));
         if source.body()[at.clone()] == self.api_version {

@@ -242,6 +242,30 @@ async fn an_informer_of_another_timeline_lists_anew() {
     }
 }
 
+/// client-go's typed clients remove the type of what they watch, and compare it with what they list.
+#[tokio::test(flavor = "multi_thread")]
+async fn items_for_who_takes_protobuf_have_no_type_of_their_own() {
+    let served = Served::start().await;
+    for (shard, name) in SHARDS.iter().zip(["a", "b", "c"]) {
+        let path = collection(shard, "root", ROLES);
+        served.wire().call(Method::POST, &path, role(name, "gold").to_string()).await;
+    }
+    let client = served.kube("*", "*");
+    let list = async |accept: &str| {
+        let request = http::Request::get("/apis/rbac.authorization.k8s.io/v1/clusterroles");
+        let request = request.header("accept", accept).body(vec![]).expect("a request");
+        client.request::<serde_json::Value>(request).await.expect("listed")
+    };
+    let mut plain = list("application/json").await;
+    let typed = list("application/vnd.kubernetes.protobuf,application/json").await;
+    for item in plain["items"].as_array_mut().expect("items") {
+        let item = item.as_object_mut().expect("an object");
+        assert!(item.remove("kind").is_some() && item.remove("apiVersion").is_some());
+    }
+    assert_eq!(typed, plain);
+    assert_eq!(typed["items"].as_array().map(Vec::len), Some(SHARDS.len()));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_typed_client_creates_reads_changes_and_deletes() {
     let served = Served::start().await;

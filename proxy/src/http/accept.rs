@@ -1,7 +1,8 @@
 //! Content negotiation: which representation a client can read, and which body it sent.
 //!
 //! We write JSON, and YAML where there is no stream. Clauses that ask for protobuf are passed over for
-//! the next one, as every client lists JSON somewhere; a client that lists none gets 406.
+//! the next one, as every client lists JSON somewhere; a client that lists none gets 406. Typed Go clients
+//! ask for protobuf; what they cannot see in it is left out of the JSON they get ([`Shape::UntypedItems`]).
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName};
@@ -30,6 +31,9 @@ pub enum Shape {
     /// As stored.
     #[default]
     Object,
+    /// As stored, in a list whose items do without `kind` and `apiVersion` if their type has protobuf: for
+    /// who takes that too, in which they have none.
+    UntypedItems,
     /// `PartialObjectMetadata`, or `PartialObjectMetadataList` for lists.
     PartialMetadata(MetaVersion),
     /// `Table`, and what its rows hold beside the cells.
@@ -107,13 +111,18 @@ fn choose(headers: &HeaderMap, query: &str, expected: Expected) -> Result<(Shape
     if accept.trim().is_empty() {
         return Ok(Default::default());
     }
-    for clause in clauses(&accept) {
+    let clauses = clauses(&accept);
+    for clause in &clauses {
         let encoding = match clause.encoding() {
             Some(Encoding::Yaml) if expected == Expected::Watch => continue,
             Some(encoding) => encoding,
             None => continue,
         };
-        if let Some(shape) = clause.shape(expected, query)? {
+        if let Some(mut shape) = clause.shape(expected, query)? {
+            let protobuf = || clauses.iter().any(|clause| clause.is_protobuf() && clause.target().is_none());
+            if (shape, expected) == (Shape::Object, Expected::List) && protobuf() {
+                shape = Shape::UntypedItems;
+            }
             return Ok((shape, encoding, clause.get("pretty") == Some("1")));
         }
     }
@@ -254,6 +263,10 @@ impl<'a> Clause<'a> {
     fn encoding(&self) -> Option<Encoding> {
         let is_yaml = (self.kind.as_str(), self.subkind.as_str()) == ("application", "yaml");
         if self.is_json() { Some(Encoding::Json) } else { is_yaml.then_some(Encoding::Yaml) }
+    }
+
+    fn is_protobuf(&self) -> bool {
+        (self.kind.as_str(), self.subkind.as_str()) == ("application", "vnd.kubernetes.protobuf")
     }
 
     fn get(&self, name: &str) -> Option<&'a str> {

@@ -27,6 +27,11 @@ pub(crate) use describe::{object_meta, schema_of};
 use field::{Field, Kind, Presence};
 use wire::{Fields, WireError};
 
+/// Whether Kubernetes itself defines a type, so that its own answers of it exist in protobuf.
+pub(crate) fn knows(api_version: &str, kind: &str) -> bool {
+    schema::message(api_version, kind).is_some()
+}
+
 /// Media type of a protobuf body.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// First bytes of every body; `runtime.Unknown` follows.

@@ -164,6 +164,10 @@ async fn a_list_of_any_size_and_form_is_the_objects_between_commas() {
         let metadata = list["items"].as_array().expect("items").iter();
         let metadata: Vec<_> = metadata.map(|item| json!({ "metadata": item["metadata"] })).collect();
         assert_eq!(partial["items"], json!(metadata));
+        // Custom resources have no protobuf, so who would take it gets what all get.
+        let accept = "application/vnd.kubernetes.protobuf,application/json";
+        let answer = world.call(Method::GET, WIDGETS, &[("accept", accept)]).await;
+        assert!(answer.text() == expected, "{count} objects of {size}");
     }
 }
 

@@ -44,13 +44,16 @@ fn clients_seen_in_the_wild_get_what_they_can_read() {
             "application/json;profile=nopeer;unknown=1",
             "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8",
             "application/cbor, application/json",
-            &format!("{PROTOBUF},application/json"),
             &format!("{PARTIAL};q=0,application/json"),
             "application/json;sv=v2,application/json;q=0.1",
         ] {
             assert_eq!(shape(accept, expected), Ok(Shape::Object), "{accept:?} {expected:?}");
         }
     }
+    let typed = format!("{PROTOBUF},application/json");
+    assert_eq!(shape(&typed, Expected::List), Ok(Shape::UntypedItems));
+    assert_eq!(shape(&typed, Expected::Object), Ok(Shape::Object));
+    assert_eq!(shape(&typed, Expected::Watch), Ok(Shape::Object));
     for (kind, expected) in [
         ("PartialObjectMetadata", Expected::Object),
         ("PartialObjectMetadata", Expected::Watch),
