@@ -20,7 +20,7 @@ crash rounds="200":
 fuzz target="" seconds="60":
 	{{ if target == "" { "SHARDCACHE_FUZZ_SECONDS=" + seconds + " bash .ci/run fuzz" } else { "RUSTC_BOOTSTRAP=1 cargo fuzz run " + target + " -- -max_total_time=" + seconds } }}
 
-# Stock clients (client-go, Python, kubectl) against the real binary.
+# Stock clients against the real binary.
 e2e:
 	tests/clients/run.sh
 

@@ -1,10 +1,9 @@
-// Command informer runs one client-go informer against a cache and answers questions about what it
-// holds. It speaks to its driver over standard input and output, one line each way:
+// Command informer runs client-go informers against a cache and answers its driver, ../python/scenario.py,
+// about what they hold and what their handlers saw. Several replicas share the collection, each with the
+// objects of its range of hashes (KEP-5866); what they hold together is the answer, and nothing may be
+// held twice.
 //
-//	dump  -> {"synced":true,"items":{"<shard>|<cluster>|<namespace>|<name>":"<resourceVersion>"}}
-//	quit  -> ends
-//
-// The informer's store is keyed by UID-free namespace/name, as every stock informer's is, so the
+// An informer's store is keyed by UID-free namespace/name, as every stock informer's is, so the
 // driver uses names that are unique across shards.
 package main
 
@@ -36,12 +35,15 @@ var (
 	version  = flag.String("version", "v1alpha2", "API version")
 	resource = flag.String("resource", "apiexports", "plural resource")
 	selector = flag.String("selector", "", "label selector")
+	replicas = flag.Int("replicas", 1, "informers that share the collection by hashes of uids")
 )
 
-// journal counts what the informer's handler saw, so that the driver can check that events add up.
-type journal struct {
-	mu                      sync.Mutex
-	added, updated, deleted int
+// replica is an informer and the events that its handler saw since the driver last asked.
+type replica struct {
+	shard    shard
+	informer cache.SharedIndexInformer
+	mu       sync.Mutex
+	seen     [][3]string
 }
 
 func main() {
@@ -55,35 +57,66 @@ func main() {
 func run() error {
 	stop := make(chan struct{})
 	defer close(stop)
-	informer, err := newInformer()
-	if err != nil {
-		return err
+	var all []*replica
+	for number := range *replicas {
+		one, err := newReplica(number)
+		if err != nil {
+			return err
+		}
+		go one.informer.Run(stop)
+		all = append(all, one)
 	}
-	seen := &journal{}
-	if _, err := informer.AddEventHandler(seen.handler()); err != nil {
-		return err
-	}
-	go informer.Run(stop)
+	answer := json.NewEncoder(os.Stdout)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
+		var err error
 		switch lines.Text() {
 		case "dump":
-			if err := dump(informer, seen); err != nil {
-				return err
+			var held map[string]any
+			if held, err = dump(all); err == nil {
+				err = answer.Encode(held)
 			}
+		case "events":
+			streams := make([][][3]string, len(all))
+			for number, one := range all {
+				streams[number] = one.drain()
+			}
+			err = answer.Encode(map[string]any{"streams": streams})
 		case "quit":
 			return nil
 		default:
-			return fmt.Errorf("unknown question %q", lines.Text())
+			err = fmt.Errorf("unknown question %q", lines.Text())
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return lines.Err()
 }
 
-func newInformer() (cache.SharedIndexInformer, error) {
+func newReplica(number int) (*replica, error) {
 	config := &rest.Config{Host: *server, QPS: -1, UserAgent: "shardcache-client-suite"}
 	gvr := schema.GroupVersionResource{Group: *group, Version: *version, Resource: *resource}
-	tweak := func(options *metav1.ListOptions) { options.LabelSelector = *selector }
+	shard, err := newShard(number, *replicas)
+	if err != nil {
+		return nil, err
+	}
+	if err := shard.echoed(config, gvr); err != nil {
+		return nil, err
+	}
+	informer, err := newInformer(config, gvr, func(options *metav1.ListOptions) {
+		options.LabelSelector = *selector
+		shard.apply(options)
+	})
+	if err != nil {
+		return nil, err
+	}
+	one := &replica{shard: shard, informer: informer, seen: [][3]string{}}
+	_, err = informer.AddEventHandler(one.handler())
+	return one, err
+}
+
+func newInformer(config *rest.Config, gvr schema.GroupVersionResource, tweak func(*metav1.ListOptions)) (cache.SharedIndexInformer, error) {
 	switch *kind {
 	case "dynamic":
 		client, err := dynamic.NewForConfig(config)
@@ -111,30 +144,55 @@ func newInformer() (cache.SharedIndexInformer, error) {
 	return nil, fmt.Errorf("unknown kind %q", *kind)
 }
 
-func (j *journal) handler() cache.ResourceEventHandler {
-	count := func(n *int) { j.mu.Lock(); defer j.mu.Unlock(); *n++ }
+func (r *replica) handler() cache.ResourceEventHandler {
+	note := func(kind string, object any) {
+		// An object whose deletion was only noticed in a list.
+		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		accessor, err := meta.Accessor(object)
+		if err != nil {
+			panic(err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.seen = append(r.seen, [3]string{kind, accessor.GetName(), accessor.GetResourceVersion()})
+	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { count(&j.added) },
-		UpdateFunc: func(any, any) { count(&j.updated) },
-		DeleteFunc: func(any) { count(&j.deleted) },
+		AddFunc:    func(object any) { note("ADDED", object) },
+		UpdateFunc: func(_, object any) { note("MODIFIED", object) },
+		DeleteFunc: func(object any) { note("DELETED", object) },
 	}
 }
 
-func dump(informer cache.SharedIndexInformer, seen *journal) error {
+func (r *replica) drain() [][3]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.seen
+	r.seen = [][3]string{}
+	return seen
+}
+
+func dump(all []*replica) (map[string]any, error) {
 	items := map[string]string{}
-	for _, object := range informer.GetStore().List() {
-		accessor, err := meta.Accessor(object)
-		if err != nil {
-			return err
+	synced := true
+	for _, one := range all {
+		synced = synced && one.informer.HasSynced()
+		for _, object := range one.informer.GetStore().List() {
+			if err := one.shard.owns(object); err != nil {
+				return nil, err
+			}
+			accessor, err := meta.Accessor(object)
+			if err != nil {
+				return nil, err
+			}
+			annotations := accessor.GetAnnotations()
+			key := annotations["kcp.io/shard"] + "|" + annotations["kcp.io/cluster"] + "|" + accessor.GetNamespace() + "|" + accessor.GetName()
+			if _, twice := items[key]; twice {
+				return nil, fmt.Errorf("two replicas hold %s", key)
+			}
+			items[key] = accessor.GetResourceVersion()
 		}
-		annotations := accessor.GetAnnotations()
-		key := annotations["kcp.io/shard"] + "|" + annotations["kcp.io/cluster"] + "|" + accessor.GetNamespace() + "|" + accessor.GetName()
-		items[key] = accessor.GetResourceVersion()
 	}
-	seen.mu.Lock()
-	defer seen.mu.Unlock()
-	return json.NewEncoder(os.Stdout).Encode(map[string]any{
-		"synced": informer.HasSynced(), "items": items,
-		"added": seen.added, "updated": seen.updated, "deleted": seen.deleted,
-	})
+	return map[string]any{"synced": synced, "items": items}, nil
 }

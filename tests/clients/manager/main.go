@@ -1,7 +1,7 @@
-// Command manager runs a controller-runtime manager against a cache: a reconciler on a typed kind, a cache
-// that is scoped to a label for one kind and metadata only for another, and leader election on a lease of
-// the same server. It answers questions as the informer in ../go does; what it dumps is what its cache
-// holds, and it says `synced` once it leads and its caches are filled.
+// Command manager runs a controller-runtime manager against a cache: a reconciler on a kind, typed or as
+// metadata only, whose cache is scoped to a label, a metadata watch on another kind, and leader election on
+// a lease of the same server. It answers its driver, ../python/scenario.py, with what its cache holds and
+// what a handler of its informer saw; it is synced once it leads and the reconciler has seen the same.
 package main
 
 import (
@@ -17,11 +17,13 @@ import (
 
 	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,28 +36,65 @@ import (
 var (
 	server   = flag.String("server", "", "base URL, scope included")
 	selector = flag.String("selector", "", "label selector of the cache")
+	metadata = flag.Bool("metadata", false, "cache the metadata of cluster roles only")
 )
 
-// seen is what the reconciler was called with, and what it read then.
+// roles are what is cached: cluster roles, or their metadata.
+func roles() (client.Object, client.ObjectList) {
+	if !*metadata {
+		return &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleList{}
+	}
+	one, all := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadataList{}
+	one.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
+	all.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRoleList"))
+	return one, all
+}
+
+// seen is what the reconciler read when it was called, and what the informer told its handlers since the
+// driver last asked.
 type seen struct {
 	client client.Client
 	mu     sync.Mutex
-	calls  int
 	latest map[string]string
+	events [][3]string
 }
 
 func (s *seen) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var role rbacv1.ClusterRole
-	err := s.client.Get(ctx, request.NamespacedName, &role)
+	role, _ := roles()
+	err := s.client.Get(ctx, request.NamespacedName, role)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls++
 	if err != nil {
 		delete(s.latest, request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	s.latest[request.Name] = role.ResourceVersion
+	s.latest[request.Name] = role.GetResourceVersion()
 	return reconcile.Result{}, nil
+}
+
+func (s *seen) handler() toolscache.ResourceEventHandler {
+	note := func(kind string, object any) {
+		if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		role := object.(client.Object)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.events = append(s.events, [3]string{kind, role.GetName(), role.GetResourceVersion()})
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(role any) { note("ADDED", role) },
+		UpdateFunc: func(_, role any) { note("MODIFIED", role) },
+		DeleteFunc: func(role any) { note("DELETED", role) },
+	}
+}
+
+func (s *seen) drain() [][3]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	events := s.events
+	s.events = [][3]string{}
+	return events
 }
 
 func main() {
@@ -76,6 +115,7 @@ func run(ctx context.Context) error {
 	if err := rbacv1.AddToScheme(scheme); err != nil {
 		return err
 	}
+	kind, _ := roles()
 	config := &rest.Config{Host: *server, QPS: -1}
 	// A wildcard is not written to: the lease lives in one shard.
 	electing := &rest.Config{Host: strings.ReplaceAll(*server, "/shards/*/clusters/*", "/shards/amber/clusters/root")}
@@ -85,7 +125,7 @@ func run(ctx context.Context) error {
 		Scheme:  scheme,
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&rbacv1.ClusterRole{}: {Label: chosen},
+			kind: {Label: chosen},
 		}},
 		LeaderElection: true, LeaderElectionConfig: electing, LeaderElectionID: "manager",
 		LeaderElectionNamespace: "default", LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
@@ -93,12 +133,20 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	reconciler := &seen{client: manager.GetClient(), latest: map[string]string{}}
+	reconciler := &seen{client: manager.GetClient(), latest: map[string]string{}, events: [][3]string{}}
 	bindings := &metav1.PartialObjectMetadata{}
 	bindings.SetGroupVersionKind(schema.GroupVersionKind{Group: rbacv1.GroupName, Version: "v1", Kind: "ClusterRoleBinding"})
-	err = ctrl.NewControllerManagedBy(manager).For(&rbacv1.ClusterRole{}).
+	// With metadata only, the builder's own projection of it would be another informer of the same kind.
+	err = ctrl.NewControllerManagedBy(manager).Named("roles").Watches(kind, &handler.EnqueueRequestForObject{}).
 		WatchesMetadata(bindings, &handler.EnqueueRequestForObject{}).Complete(reconciler)
 	if err != nil {
+		return err
+	}
+	informer, err := manager.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	if _, err := informer.AddEventHandler(reconciler.handler()); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
@@ -114,6 +162,11 @@ func run(ctx context.Context) error {
 			switch question {
 			case "dump":
 				if err := dump(ctx, manager, reconciler); err != nil {
+					return err
+				}
+			case "events":
+				streams := map[string]any{"streams": [][][3]string{reconciler.drain()}}
+				if err := json.NewEncoder(os.Stdout).Encode(streams); err != nil {
 					return err
 				}
 			default:
@@ -144,18 +197,23 @@ func dump(ctx context.Context, manager ctrl.Manager, reconciler *seen) error {
 	default:
 	}
 	if synced {
-		var roles rbacv1.ClusterRoleList
-		if err := manager.GetClient().List(ctx, &roles); err != nil {
+		_, all := roles()
+		if err := manager.GetClient().List(ctx, all); err != nil {
 			return err
 		}
-		for _, role := range roles.Items {
-			place := role.Annotations
-			items[place["kcp.io/shard"]+"|"+place["kcp.io/cluster"]+"||"+role.Name] = role.ResourceVersion
-			names[role.Name] = role.ResourceVersion
+		err := meta.EachListItem(all, func(object runtime.Object) error {
+			role := object.(client.Object)
+			place := role.GetAnnotations()
+			items[place["kcp.io/shard"]+"|"+place["kcp.io/cluster"]+"||"+role.GetName()] = role.GetResourceVersion()
+			names[role.GetName()] = role.GetResourceVersion()
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		synced = reconciler.agrees(names)
 	}
-	return json.NewEncoder(os.Stdout).Encode(map[string]any{"synced": synced, "items": items, "added": 0, "updated": 0, "deleted": 0})
+	return json.NewEncoder(os.Stdout).Encode(map[string]any{"synced": synced, "items": items})
 }
 
 func (s *seen) agrees(names map[string]string) bool {

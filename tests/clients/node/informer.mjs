@@ -1,5 +1,5 @@
-// Runs one informer of @kubernetes/client-node against a cache and answers questions about what it holds,
-// one line each way, as the Go program beside it does (see ../go/main.go).
+// Runs one informer of @kubernetes/client-node against a cache and answers its driver,
+// ../python/scenario.py, about what it holds and what its handlers saw.
 import { createInterface } from 'node:readline';
 import { CustomObjectsApi, KubeConfig, makeInformer } from '@kubernetes/client-node';
 
@@ -20,15 +20,21 @@ const list = async () => {
   return listed;
 };
 const informer = makeInformer(config, `/apis/${group}/${version}/${plural}`, list);
-const seen = { added: 0, updated: 0, deleted: 0 };
-informer.on('add', () => (seen.added += 1));
-informer.on('update', () => (seen.updated += 1));
-informer.on('delete', () => (seen.deleted += 1));
+let seen = [];
+const note = (kind) => ({ metadata }) => seen.push([kind, metadata.name, metadata.resourceVersion]);
+informer.on('add', note('ADDED'));
+informer.on('update', note('MODIFIED'));
+informer.on('delete', note('DELETED'));
 informer.on('error', () => setTimeout(() => informer.start(), RESTART_MS));
 informer.start();
 
 for await (const question of createInterface({ input: process.stdin })) {
   if (question === 'quit') process.exit(0);
+  if (question === 'events') {
+    console.log(JSON.stringify({ streams: [seen] }));
+    seen = [];
+    continue;
+  }
   if (question !== 'dump') throw new Error(`unknown question ${question}`);
   const items = {};
   for (const { metadata } of informer.list()) {
@@ -36,5 +42,5 @@ for await (const question of createInterface({ input: process.stdin })) {
     const key = [place['kcp.io/shard'], place['kcp.io/cluster'], metadata.namespace ?? '', metadata.name].join('|');
     items[key] = metadata.resourceVersion;
   }
-  console.log(JSON.stringify({ synced, items, ...seen }));
+  console.log(JSON.stringify({ synced, items }));
 }

@@ -29,13 +29,14 @@ class Kubectl:
 
     def __init__(self, server, directory, shard, cluster):
         self.url = f"http://127.0.0.1:{server.port}/services/cache/shards/{shard}/clusters/{cluster}"
-        self.environment = {**os.environ, "HOME": directory, "KUBECONFIG": os.path.join(directory, "absent")}
+        self.environment = {**os.environ, "HOME": directory, "TMPDIR": directory, "KUBECONFIG": os.path.join(directory, "absent")}
 
     def command(self, *arguments):
         return [options.kubectl, "--server", self.url, *arguments]
 
-    def __call__(self, *arguments, stdin=None, code=0):
-        done = subprocess.run(self.command(*arguments), input=stdin, capture_output=True, text=True, env=self.environment, timeout=120)
+    def __call__(self, *arguments, stdin=None, code=0, editor="false"):
+        environment = {**self.environment, "KUBE_EDITOR": editor}
+        done = subprocess.run(self.command(*arguments), input=stdin, capture_output=True, text=True, env=environment, timeout=120)
         assert done.returncode == code, f"kubectl {' '.join(arguments)}: code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
@@ -48,6 +49,9 @@ def main():
             amber = Kubectl(server, directory, "amber", "root")
             everywhere = Kubectl(server, directory, "*", "*")
             verbs(amber, everywhere)
+            outputs(amber, everywhere)
+            edit(amber)
+            not_offered(amber)
             watch(amber, everywhere, directory)
             custom_types(amber)
             tables(amber, everywhere, directory)
@@ -88,6 +92,48 @@ def verbs(amber, everywhere):
     assert "deleted" in amber("delete", "apiexports", "--all", "--timeout=20s")
     refused = everywhere("create", "--validate=false", "-f", "-", stdin=manifest, code=1)
     assert "MethodNotAllowed" in refused or "does not allow this method" in refused, refused
+
+
+def outputs(amber, everywhere):
+    amber("create", "-f", "-", stdin=json.dumps(EXPORT))
+    wide = amber("get", "apiexports", "-o", "wide").split()
+    assert wide[0] == "NAME" and "cowboys" in wide, wide
+    shown = amber("get", "apiexport", "cowboys", "-o", "yaml").splitlines()
+    assert shown[:2] == ["apiVersion: apis.kcp.io/v1alpha2", "kind: APIExport"] and "    tier: gold" in shown, shown
+    assert "kcp.io/shard: amber" in everywhere("get", "apiexports", "-o", "yaml")
+    assert amber("get", "apiexports", "-o", "jsonpath={.items[*].metadata.name}") == "cowboys"
+    amber("delete", "apiexport", "cowboys", "--timeout=20s")
+
+
+def edit(amber):
+    """The editor is a script; what it leaves is sent as a merge patch."""
+    amber("create", "-f", "-", stdin=json.dumps(EXPORT))
+    assert "cancelled, no changes made" in amber("edit", "apiexport", "cowboys", editor="true")
+    assert "edited" in amber("edit", "apiexport", "cowboys", editor="sed -i s/gold/silver/")
+    assert amber("get", "apiexport", "cowboys", "-o", "jsonpath={.metadata.labels.tier}") == "silver"
+    # It asks again with what the server said, and gives up when the editor leaves that alone.
+    refused = amber("edit", "apiexport", "cowboys", editor="sed -i s/silver$/silver_/", code=1)
+    assert "is invalid" in refused and "Edit cancelled" in refused, refused
+    assert amber("get", "apiexport", "cowboys", "-o", "jsonpath={.metadata.labels}") == '{"tier":"silver"}'
+    amber("delete", "apiexport", "cowboys", "--timeout=20s")
+
+
+def not_offered(amber):
+    """Server-side apply and strategic merge patches, which kubectl says and which change nothing."""
+    manifest = json.dumps(EXPORT)
+    for before in ("absent", "present"):
+        applied = amber("apply", "--server-side", "-f", "-", stdin=manifest, code=1)
+        assert "the body of the request was in an unknown format" in applied and "accepted media types include" in applied, applied
+        if before == "absent":
+            assert "NotFound" in amber("get", "apiexport", "cowboys", code=1)
+            amber("create", "-f", "-", stdin=manifest)
+    amber("delete", "apiexport", "cowboys", "--timeout=20s")
+    # Of its own types kubectl knows how to make a strategic patch, and insists.
+    amber("create", "clusterrole", "edited", "--verb=get", "--non-resource-url=/before")
+    refused = amber("edit", "clusterrole", "edited", editor="sed -i s/before/after/", code=1)
+    assert "accepted media types include" in refused, refused
+    assert "/before" in amber("get", "clusterrole", "edited", "-o", "yaml")
+    amber("delete", "clusterrole", "edited", "--timeout=20s")
 
 
 def watch(amber, everywhere, directory):
