@@ -22,7 +22,8 @@ use shardcache_proxy::selector::LabelSelector;
 use shardcache_proxy::types::Types;
 use shardcache_storage::{
     Action, BackupReport, Change, Commit, Draft, Guard, Health, Key, Lineage, LogPage, MemoryStore, Opening,
-    PLACEHOLDER, ReadLimit, Receipt, Revision, Spans, State, StorageError, Store, Subscription, TypeName,
+    PLACEHOLDER, Push, Pushed, ReadLimit, Receipt, Revision, Spans, State, StorageError, Store, Subscription,
+    TypeName,
 };
 use tokio::sync::mpsc;
 
@@ -208,6 +209,11 @@ impl Recording {
 
 impl Store for Recording {
     fn commit(&self, _changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
+        Box::pin(async { Err(StorageError::Closed) })
+    }
+
+    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
+        drop(push);
         Box::pin(async { Err(StorageError::Closed) })
     }
 

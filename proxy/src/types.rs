@@ -1,11 +1,13 @@
 //! Which types are served where.
 //!
 //! The served set is a function of the store (D45): the built-in table (`builtin`), then cached
-//! CustomResourceDefinitions, then the [configuration](config); for one type the earlier source wins.
+//! CustomResourceDefinitions, then what pushers say, then the [configuration](config); for one type the
+//! earlier source wins.
 //! - Built-in and configured types are served everywhere. A CRD of a built-in type changes nothing about
 //!   that: where it counts, it says what the type's schema, columns and selectable fields are.
 //! - A CRD's type is served in the CRD's own shard and logical cluster, and under the wildcards that
 //!   include them; a CRD in the logical cluster `system:system-crds` of any shard, everywhere.
+//! - A type that a shard pushes is served in all of that shard, and under the wildcards.
 //! - Under a wildcard, definitions that differ are joined: each version that one of them serves is
 //!   served.
 //! - A type that lost its description is served wherever it still has objects, until the last is gone.
@@ -65,6 +67,8 @@ pub struct Counts {
     pub builtin: usize,
     /// Types with at least one CRD that are not built in.
     pub crd: usize,
+    /// Types that a shard pushes and no CRD describes.
+    pub pushed: usize,
     /// Configured types.
     pub config: usize,
     /// Types served only because they still have objects.
@@ -150,8 +154,9 @@ impl Types {
         Counts {
             builtin: self.fixed.builtin.len(),
             crd: described(Declared::has_crds),
+            pushed: described(|declared| !declared.has_crds() && declared.has_pushers()),
             config: self.fixed.config.len(),
-            leftover: described(|declared| !declared.has_crds()),
+            leftover: described(|declared| !declared.has_crds() && !declared.has_pushers()),
             broken: self.broken.len(),
         }
     }

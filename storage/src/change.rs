@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::key::{Key, TypeName};
 use crate::object::{Draft, Object};
+use crate::push::CellName;
 use crate::resource_version::{DIGITS, ResourceVersion, Revision};
 use crate::state::State;
 
@@ -59,6 +60,12 @@ pub enum Refusal {
     /// [`Guard::resource_version`] is not the version of the object.
     #[error("the object has another resourceVersion")]
     VersionMismatch(Object),
+    /// Only its pusher writes the type in this shard.
+    #[error("cell is push-managed by {holder}")]
+    PushManaged {
+        /// Name of the pusher.
+        holder: Box<str>,
+    },
 }
 
 /// A change that was applied, is durable and has been published.
@@ -130,12 +137,14 @@ impl std::fmt::Debug for Event {
     }
 }
 
-/// Events that became durable together, and the state after them. Also sent, without events, when
-/// only history floors moved.
+/// Events that became durable together, and the state after them. Also sent without events: when only
+/// history floors moved, or only what is known of pushers changed.
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// The state after the events; `state.head()` is the commit's boundary.
     pub state: State,
     /// The events in revision order.
     pub events: Arc<[Arc<Event>]>,
+    /// Cells that changed beside their objects, in order.
+    pub cells: Arc<[CellName]>,
 }

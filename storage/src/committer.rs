@@ -25,6 +25,7 @@ use crate::error::StorageError;
 use crate::failpoint;
 use crate::key::TypeName;
 use crate::metrics::Metrics;
+use crate::push::{Push, Pushed};
 use crate::resource_version::{Revision, Tag};
 use crate::state::State;
 use crate::store::{Health, Receipt, Subscription};
@@ -68,8 +69,15 @@ impl Committer {
     /// See [`crate::Store::commit`]. The changes are queued before this returns.
     pub(crate) fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
         let (reply, answer) = oneshot::channel();
-        let queued = self.queue.push(Request { changes, reply });
+        let queued = self.queue.push(Request::Changes(changes, reply));
         failpoint::hit("after-enqueue");
+        self.answer(queued, answer)
+    }
+
+    /// See [`crate::Store::push`]. The request is queued before this returns.
+    pub(crate) fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
+        let (reply, answer) = oneshot::channel();
+        let queued = self.queue.push(Request::Push(push, reply));
         self.answer(queued, answer)
     }
 

@@ -1,15 +1,23 @@
-//! The pure core of every engine: changes in, events out, against the state after the last commit.
+//! The pure core of every engine: requests in, events out, against the state after the last commit.
 //!
 //! No I/O, no clock, no lock. An engine stages a batch, makes the staged events durable, and adopts
 //! the staged state; if durability fails it drops the staged state and nothing has happened.
 
+mod push;
+mod sessions;
+mod sync;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::change::{Action, Change, Event, Guard, Refusal};
 use crate::key::TypeName;
-use crate::object::Object;
+use crate::object::{Draft, Object, Source};
+use crate::push::CellName;
 use crate::resource_version::{ResourceVersion, Revision, Tag};
 use crate::state::State;
+
+pub(crate) use sessions::Sessions;
 
 /// A batch applied in memory but not yet durable.
 #[derive(Debug)]
@@ -18,75 +26,125 @@ pub(crate) struct Staged {
     pub(crate) state: State,
     /// The events in revision order.
     pub(crate) events: Vec<Arc<Event>>,
-    /// One result per change, in order: the change's last event, or why it was refused.
-    pub(crate) results: Vec<Result<Arc<Event>, Refusal>>,
+    /// What pushers changed beside objects.
+    pub(crate) touched: Touched,
 }
 
-/// Applies `changes` in order on top of `base`, numbering events from the revision after its head.
-///
-/// `type_id` interns a type name for the engine's file; it is asked once per written object.
-pub(crate) fn stage(
-    base: &State,
-    tag: Tag,
-    changes: Vec<Change>,
-    mut type_id: impl FnMut(&TypeName) -> u32,
-) -> Staged {
-    let mut staged =
-        Staged { state: base.clone(), events: Vec::new(), results: Vec::with_capacity(changes.len()) };
-    for change in changes {
-        let result = apply(&mut staged, tag, change, &mut type_id);
-        staged.results.push(result);
+/// Cells and tenures that a state has other than the file does.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touched {
+    pub(crate) cells: BTreeSet<CellName>,
+    /// Shards whose tenure it is.
+    pub(crate) tenures: BTreeSet<Box<str>>,
+    /// Whether somebody is told that it is durable.
+    pub(crate) must_be_durable: bool,
+}
+
+impl Touched {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cells.is_empty() && self.tenures.is_empty()
     }
-    staged
-}
 
-fn apply(
-    staged: &mut Staged,
-    tag: Tag,
-    change: Change,
-    type_id: &mut impl FnMut(&TypeName) -> u32,
-) -> Result<Arc<Event>, Refusal> {
-    let current = staged.state.get(&change.type_name, change.key.as_str()).cloned();
-    check(&change.guard, current.as_ref())?;
-    match change.action {
-        Action::Delete => {
-            let Some(current) = current else { return Err(Refusal::NotFound) };
-            Ok(delete(staged, tag, &change.type_name, current))
-        }
-        Action::Put(draft) => {
-            let replaced_by_another = current.as_ref().is_some_and(|old| {
-                !old.uid().is_empty() && !draft.uid().is_empty() && old.uid() != draft.uid()
-            });
-            let previous = if replaced_by_another {
-                delete(staged, tag, &change.type_name, current.expect("it has a uid"));
-                None
-            } else {
-                current
-            };
-            let version = next_version(staged, tag);
-            let before = previous.as_ref().map_or(Revision::ZERO, Object::revision);
-            let object = draft.seal(type_id(&change.type_name), version.revision(), version, before);
-            staged.state.insert(&change.type_name, object.clone());
-            Ok(record(staged, Event::new(version, change.type_name, previous, Some(object))))
-        }
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.cells.extend(other.cells);
+        self.tenures.extend(other.tenures);
+        self.must_be_durable |= other.must_be_durable;
     }
 }
 
-fn delete(staged: &mut Staged, tag: Tag, type_name: &TypeName, current: Object) -> Arc<Event> {
-    let version = next_version(staged, tag);
-    staged.state.remove(type_name, current.key());
-    record(staged, Event::new(version, type_name.clone(), Some(current), None))
+/// A batch being staged: requests are applied in order, each sees what those before it did.
+pub(crate) struct Stage<'a, I> {
+    staged: Staged,
+    tag: Tag,
+    sessions: &'a mut Sessions,
+    type_id: I,
 }
 
-fn next_version(staged: &Staged, tag: Tag) -> ResourceVersion {
-    ResourceVersion::new(staged.state.head().next(), tag)
-}
+impl<'a, I: FnMut(&TypeName) -> u32> Stage<'a, I> {
+    /// Begins a batch on top of `base`, numbering events from the revision after its head.
+    ///
+    /// `type_id` interns a type name for the engine's file; it is asked once per written object. If the
+    /// batch does not become durable, `sessions` must be ended.
+    pub(crate) fn new(base: &State, tag: Tag, sessions: &'a mut Sessions, type_id: I) -> Self {
+        let staged = Staged { state: base.clone(), events: Vec::new(), touched: Touched::default() };
+        Self { staged, tag, sessions, type_id }
+    }
 
-fn record(staged: &mut Staged, event: Event) -> Arc<Event> {
-    let event = Arc::new(event);
-    staged.state.set_head(event.resource_version);
-    staged.events.push(Arc::clone(&event));
-    event
+    /// The whole batch.
+    pub(crate) fn finish(self) -> Staged {
+        self.staged
+    }
+
+    /// Applies an ordinary write; its last event, or why it was refused.
+    pub(crate) fn change(&mut self, change: Change) -> Result<Arc<Event>, Refusal> {
+        self.check_unmanaged(&change)?;
+        let current = self.staged.state.get(&change.type_name, change.key.as_str()).cloned();
+        check(&change.guard, current.as_ref())?;
+        match change.action {
+            Action::Delete => {
+                let Some(current) = current else { return Err(Refusal::NotFound) };
+                Ok(self.delete(&change.type_name, current))
+            }
+            Action::Put(draft) => Ok(self.put(change.type_name, draft, Source::default(), current)),
+        }
+    }
+
+    /// Only its pusher writes a cell that is push-managed, or is being synced for the first time.
+    fn check_unmanaged(&self, change: &Change) -> Result<(), Refusal> {
+        let state = &self.staged.state;
+        if !state.has_cells() {
+            return Ok(());
+        }
+        let shard = change.key.parts().shard;
+        let cell = CellName::new(shard, change.type_name.clone());
+        if state.cell(&cell).is_some_and(|cell| cell.is_managed()) || self.sessions.is_syncing(&cell) {
+            let holder = state.tenure(shard).map(|tenure| tenure.holder.clone()).unwrap_or_default();
+            return Err(Refusal::PushManaged { holder });
+        }
+        Ok(())
+    }
+
+    /// Stores a draft in place of `current`. Objects of different uids are two objects: the old one is
+    /// deleted first.
+    fn put(
+        &mut self,
+        type_name: TypeName,
+        draft: Draft,
+        source: Source,
+        current: Option<Object>,
+    ) -> Arc<Event> {
+        let replaced_by_another = current
+            .as_ref()
+            .is_some_and(|old| !old.uid().is_empty() && !draft.uid().is_empty() && old.uid() != draft.uid());
+        let previous = if replaced_by_another {
+            self.delete(&type_name, current.expect("it has a uid"));
+            None
+        } else {
+            current
+        };
+        let version = self.next_version();
+        let before = previous.as_ref().map_or(Revision::ZERO, Object::revision);
+        let object = draft.seal((self.type_id)(&type_name), version.revision(), version, before, source);
+        self.staged.state.insert(&type_name, object.clone());
+        self.record(Event::new(version, type_name, previous, Some(object)))
+    }
+
+    fn delete(&mut self, type_name: &TypeName, current: Object) -> Arc<Event> {
+        let version = self.next_version();
+        self.staged.state.remove(type_name, current.key());
+        self.record(Event::new(version, type_name.clone(), Some(current), None))
+    }
+
+    fn next_version(&self) -> ResourceVersion {
+        ResourceVersion::new(self.staged.state.head().next(), self.tag)
+    }
+
+    fn record(&mut self, event: Event) -> Arc<Event> {
+        let event = Arc::new(event);
+        self.staged.state.set_head(event.resource_version);
+        self.staged.events.push(Arc::clone(&event));
+        event
+    }
 }
 
 /// Kubernetes' order: existence, then uid, then resourceVersion.

@@ -29,6 +29,7 @@ mod lineage;
 mod memory;
 mod metrics;
 mod object;
+mod push;
 #[cfg(feature = "redb")]
 mod redb;
 mod resource_version;
@@ -43,7 +44,13 @@ pub use key::{Key, KeyParts, NulInName, SEPARATOR, TypeName};
 pub use lineage::{Incarnation, Lineage, Opening, Standing};
 pub use memory::MemoryStore;
 pub use metrics::Metrics;
-pub use object::{BODY_MAX, Draft, Labels, Object, Piece, Record, RecordError, Span, Spans, Tombstone};
+pub use object::{
+    BODY_MAX, Draft, Labels, Object, Piece, Record, RecordError, Source, Span, Spans, Tombstone,
+};
+pub use push::{
+    Attach, Cell, CellName, Digest, Election, Frames, Op, Open, Push, Pushed, PushedType, Tally, Tenure,
+    Verdict, entry_digest,
+};
 #[cfg(feature = "redb")]
 pub use redb::{BackendFactory, Progress, ProgressFn, QuickRepair, RedbOptions, RedbStore};
 pub use resource_version::{

@@ -15,8 +15,10 @@ use crate::change::{Change, Event};
 use crate::committer::{Committer, Failure, Limits, Log};
 use crate::error::StorageError;
 use crate::key::TypeName;
+use crate::ledger::Touched;
 use crate::lineage::{self, Lineage, Opening};
 use crate::metrics::Metrics;
+use crate::push::{Push, Pushed};
 use crate::resource_version::{ResourceVersion, Revision};
 use crate::state::State;
 use crate::store::{BackupReport, Health, LogPage, ReadLimit, Receipt, Store, Subscription};
@@ -104,6 +106,10 @@ impl Store for MemoryStore {
         self.committer.commit(changes)
     }
 
+    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
+        self.committer.push(push)
+    }
+
     fn subscribe(&self) -> Subscription {
         self.committer.subscribe()
     }
@@ -141,7 +147,12 @@ impl Log for MemoryLog {
         0
     }
 
-    fn append(&mut self, events: &[Arc<Event>], _state: &mut State) -> Result<(), Failure> {
+    fn append(
+        &mut self,
+        events: &[Arc<Event>],
+        _touched: &Touched,
+        _state: &mut State,
+    ) -> Result<(), Failure> {
         lock(&self.0).events.extend_from_slice(events);
         Ok(())
     }

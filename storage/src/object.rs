@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Offsets count from the start of the body; spans of strings exclude the quotes, the metadata span
-//! includes its braces. The checksum covers every byte but its own four. Source fields are zero until
-//! a shard pushes through the push protocol.
+//! includes its braces. The checksum covers every byte but its own four. Source fields are zero in what
+//! was not pushed through the push protocol.
 
 mod draft;
 mod header;
@@ -42,6 +42,9 @@ pub(crate) const HEADER: usize = 68;
 /// Largest body a record holds, in bytes; a little above the edge's 3 MiB limit on what is sent.
 pub const BODY_MAX: usize = 4 << 20;
 const FORMAT: u8 = 1;
+/// Where the fields of a [`Source`] are in the header.
+const SOURCE_GENERATION: usize = 16;
+const SOURCE_VERSION: usize = 24;
 const OP_PUT: u8 = 1;
 const OP_DELETE: u8 = 2;
 
@@ -59,6 +62,15 @@ impl Span {
     pub fn range(self) -> std::ops::Range<usize> {
         self.at as usize..self.at as usize + self.len as usize
     }
+}
+
+/// Where a pushed state of an object is from. Zero in what was written otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// Generation of the source: versions compare inside one.
+    pub generation: u64,
+    /// The object's version at the source.
+    pub version: u64,
 }
 
 /// What ingest knows of an encoded object.
@@ -218,6 +230,12 @@ impl Object {
     /// Where things are inside [`Object::body`].
     pub fn spans(&self) -> Spans {
         self.header().spans()
+    }
+
+    /// Where this state is from.
+    pub fn source(&self) -> Source {
+        let number = |at: usize| u64::from_le_bytes(*self.record()[at..].first_chunk().expect("a header"));
+        Source { generation: number(SOURCE_GENERATION), version: number(SOURCE_VERSION) }
     }
 
     /// The revision this event superseded; [`Revision::ZERO`] if the object was new.

@@ -18,6 +18,7 @@ mod load_order;
 mod log;
 mod open;
 mod options;
+mod push_rows;
 mod read;
 mod tables;
 
@@ -35,6 +36,7 @@ use crate::error::StorageError;
 use crate::key::TypeName;
 use crate::lineage::Lineage;
 use crate::metrics::Metrics;
+use crate::push::{Push, Pushed};
 use crate::resource_version::Revision;
 use crate::store::{BackupReport, Health, LogPage, ReadLimit, Receipt, Store, Subscription};
 
@@ -121,6 +123,10 @@ fn guarded(
 impl Store for RedbStore {
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
         self.committer.commit(changes)
+    }
+
+    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
+        self.committer.push(push)
     }
 
     fn subscribe(&self) -> Subscription {

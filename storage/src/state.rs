@@ -6,18 +6,22 @@
 //! scan share their memory.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 
 use crate::key::TypeName;
 use crate::object::{Object, RecordError};
+use crate::push::{Cell, CellName, Tenure};
 use crate::resource_version::{ResourceVersion, Revision};
 
-/// Every live object of a store at one revision. Cheap to clone.
+/// Every live object of a store at one revision, and how far pushers have brought it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct State {
     head: ResourceVersion,
     types: OrdMap<TypeName, Objects>,
+    cells: OrdMap<CellName, Arc<Cell>>,
+    tenures: OrdMap<Box<str>, Arc<Tenure>>,
 }
 
 /// The live objects of one type, in key order, and how far back the type's history reaches.
@@ -59,7 +63,7 @@ impl Sizes {
 impl State {
     /// No objects, at `head`.
     pub fn empty(head: ResourceVersion) -> Self {
-        Self { head, types: OrdMap::new() }
+        Self { head, types: OrdMap::new(), cells: OrdMap::new(), tenures: OrdMap::new() }
     }
 
     /// The last revision the state contains.
@@ -105,6 +109,45 @@ impl State {
     /// Encoded bytes of all objects of all types.
     pub fn body_bytes(&self) -> u64 {
         self.types.iter().map(|(_, objects)| objects.body_bytes()).sum()
+    }
+
+    /// What is known of a cell; `None` if nobody ever pushed it.
+    pub fn cell(&self, name: &CellName) -> Option<&Cell> {
+        self.cells.get(name).map(|cell| &**cell)
+    }
+
+    /// Every cell that somebody pushes or pushed, by shard and type.
+    pub fn cells(&self) -> impl Iterator<Item = (&CellName, &Cell)> {
+        self.cells.iter().map(|(name, cell)| (name, &**cell))
+    }
+
+    /// Whether there is a cell that somebody pushes or pushed.
+    pub fn has_cells(&self) -> bool {
+        !self.cells.is_empty()
+    }
+
+    /// Who writes for a shard; `None` if nobody ever pushed.
+    pub fn tenure(&self, shard: &str) -> Option<&Tenure> {
+        self.tenures.get(shard).map(|tenure| &**tenure)
+    }
+
+    /// Every shard that somebody pushes or pushed, by name.
+    pub fn tenures(&self) -> impl Iterator<Item = (&str, &Tenure)> {
+        self.tenures.iter().map(|(shard, tenure)| (&**shard, &**tenure))
+    }
+
+    pub(crate) fn set_cell(&mut self, name: &CellName, cell: Cell) {
+        self.cells.insert(name.clone(), Arc::new(cell));
+    }
+
+    pub(crate) fn set_tenure(&mut self, shard: &str, tenure: Tenure) {
+        self.tenures.insert(shard.into(), Arc::new(tenure));
+    }
+
+    /// Puts what a file says of pushers in place of everything known.
+    pub(crate) fn load_push(&mut self, cells: Vec<(CellName, Cell)>, tenures: Vec<(Box<str>, Tenure)>) {
+        self.cells = cells.into_iter().map(|(name, cell)| (name, Arc::new(cell))).collect();
+        self.tenures = tenures.into_iter().map(|(shard, tenure)| (shard, Arc::new(tenure))).collect();
     }
 
     pub(crate) fn set_head(&mut self, head: ResourceVersion) {

@@ -10,6 +10,7 @@ use crate::change::{Applied, Change, Commit, Event, Refusal};
 use crate::error::StorageError;
 use crate::key::TypeName;
 use crate::lineage::Lineage;
+use crate::push::{Push, Pushed};
 use crate::resource_version::Revision;
 use crate::state::State;
 
@@ -30,6 +31,11 @@ pub trait Store: Send + Sync + 'static {
     /// [`StorageError::DiskFull`], [`StorageError::ReadOnly`], [`StorageError::Closed`]. After the last
     /// three the changes may or may not survive a crash; they have not been published.
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>>;
+
+    /// Submits a request of a pusher's handler; it is queued before this returns, so requests are applied
+    /// in the order of the calls. Resolves when its effects are durable and published, as
+    /// [`Store::commit`], with its errors; after one of them every session has ended.
+    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>>;
 
     /// The state now, and every commit after it, in order, without gap.
     fn subscribe(&self) -> Subscription;

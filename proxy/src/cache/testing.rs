@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use futures::future::BoxFuture;
 use shardcache_storage::{
     Action, BackupReport, Change, Draft, Event, Guard, Health, Key, Lineage, LogPage, MemoryStore, Object,
-    Opening, PLACEHOLDER, ReadLimit, Receipt, ResourceVersion, Revision, Span, Spans, State, StorageError,
-    Store, Subscription, Tag, TypeName,
+    Opening, PLACEHOLDER, Push, Pushed, ReadLimit, Receipt, ResourceVersion, Revision, Span, Spans, State,
+    StorageError, Store, Subscription, Tag, TypeName,
 };
 
 use super::{CacheConfig, Reflector, Snapshot, WatchCache, WatchStep, Watcher};
@@ -110,6 +110,10 @@ struct Observed {
 impl Store for Observed {
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
         self.store.commit(changes)
+    }
+
+    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
+        self.store.push(push)
     }
 
     fn subscribe(&self) -> Subscription {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use ::http::{HeaderMap, Method, Response};
 use bytes::Bytes;
-use shardcache_storage::Key;
+use shardcache_storage::{Cell, CellName, Key};
 
 use crate::body::Body;
 use crate::http::path::ResourcePath;
@@ -76,6 +76,14 @@ pub async fn write(api: &Api, mut request: WriteRequest) -> Result<Response<Body
 
 async fn dispatch(api: &Api, request: &WriteRequest) -> Result<Response<Body>, ApiError> {
     let place = Place::of(request)?;
+    // The writer judges this again, in log order; here it also stops what would not be written.
+    let snapshot = api.cache.snapshot();
+    let cell = CellName::new(place.shard, request.type_info.name.clone());
+    if snapshot.state.cell(&cell).is_some_and(Cell::is_managed) {
+        let holder = snapshot.state.tenure(place.shard).map_or("", |tenure| &*tenure.holder);
+        let name = request.path.name.as_deref().unwrap_or_default();
+        return Err(commit::push_managed(&request.type_info.name, name, holder));
+    }
     if request.path.subresource.is_some() {
         return Err(ApiError::no_such_path());
     }

@@ -31,6 +31,9 @@ pub(super) struct Declared {
     /// Definitions that count everywhere, by shard.
     system: OrdMap<Arc<str>, Arc<TypeInfo>>,
     everywhere: Variants,
+    /// What pushers say of it, by shard; counts where no CRD does.
+    pushed: OrdMap<Arc<str>, Arc<TypeInfo>>,
+    by_pushers: Variants,
     /// All others. Never a leftover where there is a definition, or a configured type.
     cells: OrdMap<Cell, (Kind, Arc<TypeInfo>)>,
     crds: usize,
@@ -53,6 +56,8 @@ impl Declared {
             config,
             system: OrdMap::new(),
             everywhere: Variants::default(),
+            pushed: OrdMap::new(),
+            by_pushers: Variants::default(),
             cells: OrdMap::new(),
             crds: 0,
             all: Variants::default(),
@@ -66,15 +71,22 @@ impl Declared {
         let local = || match (shard, cluster) {
             (Part::Any, Part::Any) => self.all.joined.as_ref(),
             (Part::One(shard), Part::Any) => self.by_shard.get(shard)?.joined.as_ref(),
-            (Part::Any, Part::One(cluster)) => self.by_cluster.get(cluster)?.joined.as_ref(),
-            (Part::One(shard), Part::One(cluster)) => self.in_cell(&(shard.clone(), cluster.clone())),
+            (Part::Any, Part::One(cluster)) => {
+                let local = self.by_cluster.get(cluster).and_then(|view| view.joined.as_ref());
+                local.or(self.by_pushers.joined.as_ref())
+            }
+            (Part::One(shard), Part::One(cluster)) => {
+                self.in_cell(&(shard.clone(), cluster.clone())).or_else(|| self.pushed.get(shard))
+            }
         };
         self.everywhere.joined.as_ref().or_else(local)
     }
 
-    /// Whether a definition describes the type in the cell.
+    /// Whether a definition or a pusher describes the type in the cell.
     pub(super) fn covers(&self, cell: &Cell) -> bool {
-        self.is_everywhere() || matches!(self.cells.get(cell), Some((Kind::Crd, _)))
+        self.is_everywhere()
+            || self.pushed.contains_key(&cell.0)
+            || matches!(self.cells.get(cell), Some((Kind::Crd, _)))
     }
 
     pub(super) fn is_leftover(&self, cell: &Cell) -> bool {
@@ -94,7 +106,7 @@ impl Declared {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.system.is_empty() && self.cells.is_empty()
+        self.system.is_empty() && self.cells.is_empty() && self.pushed.is_empty()
     }
 
     /// Sets or removes the definition of a shard's system cluster.
@@ -104,6 +116,27 @@ impl Declared {
             None => self.system.remove(shard),
         };
         self.everywhere.replace(old.as_ref(), info);
+    }
+
+    /// How the pusher of a shard describes the type.
+    pub(super) fn pushed(&self, shard: &str) -> Option<&Arc<TypeInfo>> {
+        self.pushed.get(shard)
+    }
+
+    /// Whether a pusher describes the type.
+    pub(super) fn has_pushers(&self) -> bool {
+        !self.pushed.is_empty()
+    }
+
+    /// Sets or removes what the pusher of a shard says of the type.
+    pub(super) fn set_pushed(&mut self, shard: &Arc<str>, info: Option<Arc<TypeInfo>>) {
+        let info = info.map(|info| self.all.shared(info));
+        let old = match &info {
+            Some(info) => self.pushed.insert(shard.clone(), info.clone()),
+            None => self.pushed.remove(shard),
+        };
+        self.by_pushers.replace(old.as_ref(), info.as_ref());
+        self.count(Some(shard), None, old.as_ref(), info.as_ref());
     }
 
     /// Sets or removes what describes the type in one cell.
@@ -116,11 +149,23 @@ impl Declared {
         self.crds += usize::from(matches!(info, Some((Kind::Crd, _))));
         self.crds -= usize::from(matches!(old, Some((Kind::Crd, _))));
         let (old, new) = (old.map(|(_, info)| info), info.map(|(_, info)| info));
+        self.count(Some(&cell.0), Some(&cell.1), old.as_ref(), new.as_ref());
+    }
+
+    /// Counts one description instead of another in the views that include it.
+    fn count(
+        &mut self,
+        shard: Option<&Arc<str>>,
+        cluster: Option<&Arc<str>>,
+        old: Option<&Arc<TypeInfo>>,
+        new: Option<&Arc<TypeInfo>>,
+    ) {
         let base = self.config.as_ref();
-        self.all.replace_above(base, old.as_ref(), new.as_ref());
-        for (views, part) in [(&mut self.by_shard, &cell.0), (&mut self.by_cluster, &cell.1)] {
+        self.all.replace_above(base, old, new);
+        for (views, part) in [(&mut self.by_shard, shard), (&mut self.by_cluster, cluster)] {
+            let Some(part) = part else { continue };
             let mut view = views.get(part).cloned().unwrap_or_default();
-            view.replace_above(base, old.as_ref(), new.as_ref());
+            view.replace_above(base, old, new);
             if view.counted.is_empty() {
                 views.remove(part);
             } else {

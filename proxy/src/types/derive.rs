@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use shardcache_storage::{Commit, KeyParts, Object, Objects, State, TypeName};
+use shardcache_storage::{CellName, Commit, KeyParts, Object, Objects, PushedType, State, TypeName};
 
 use super::declared::{Cell, Declared, Kind};
 use super::{TypeInfo, Types, VersionInfo, builtin, crd, version};
@@ -32,6 +32,7 @@ impl<'a> Derivation<'a> {
         let mut derivation = Self::new(fixed, state);
         let crds = state.objects(&builtin::crd_type()).into_iter().flat_map(Objects::iter);
         crds.for_each(|object| derivation.read_definition(object.parts(), Some(object)));
+        state.cells().for_each(|(name, _)| derivation.read_cell(name));
         for (name, objects) in state.types().filter(|(name, _)| !fixed.is_fixed(name)) {
             derivation.unsettled.extend(cells(objects).map(|cell| (name.clone(), cell)));
         }
@@ -41,6 +42,7 @@ impl<'a> Derivation<'a> {
     /// The set after a commit.
     pub(super) fn after(base: &'a Arc<Types>, commit: &'a Commit) -> Arc<Types> {
         let mut derivation = Self::new(base, &commit.state);
+        commit.cells.iter().for_each(|name| derivation.read_cell(name));
         let crd_type = builtin::crd_type();
         for event in commit.events.iter() {
             let Some(key) = KeyParts::split(event.key()) else { continue };
@@ -113,6 +115,22 @@ impl<'a> Derivation<'a> {
         }
     }
 
+    /// Takes over what a pusher says of its type. Built-in and configured types are described already.
+    fn read_cell(&mut self, cell: &CellName) {
+        let name = cell.type_name();
+        if self.types().is_fixed(name) {
+            return;
+        }
+        let info = self.state.cell(cell).map(|known| pushed_type(name, &known.described));
+        let known = self.types().declared.get(name).and_then(|declared| declared.pushed(cell.shard()));
+        if known.map(|known| &**known) == info.as_ref() {
+            return;
+        }
+        let shard: Arc<str> = cell.shard().into();
+        self.edit(name, |declared| declared.set_pushed(&shard, info.map(Arc::new)));
+        self.unsettle_everywhere(name);
+    }
+
     /// A description that counts everywhere came or went.
     fn unsettle_everywhere(&mut self, name: &TypeName) {
         let objects = self.state.objects(name).into_iter().flat_map(cells);
@@ -164,6 +182,22 @@ impl Types {
     /// Whether the type is described everywhere, whatever happens in the store.
     fn is_fixed(&self, name: &TypeName) -> bool {
         self.fixed.builtin.contains_key(name) || self.fixed.config.contains_key(name)
+    }
+}
+
+/// A type as a pusher describes it.
+pub(super) fn pushed_type(name: &TypeName, described: &PushedType) -> TypeInfo {
+    let kind = String::from(&*described.kind);
+    TypeInfo {
+        name: name.clone(),
+        list_kind: format!("{kind}List"),
+        singular: kind.to_lowercase(),
+        kind,
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        namespaced: described.namespaced,
+        versions: vec![VersionInfo::new(&*described.version)],
+        storage_version: String::from(&*described.version),
     }
 }
 

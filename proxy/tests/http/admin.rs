@@ -10,8 +10,8 @@ use serde_json::json;
 use shardcache_proxy::access::{Access, Identity};
 use shardcache_proxy::cache::CacheConfig;
 use shardcache_storage::{
-    BackupReport, Change, Health, Lineage, LogPage, MemoryStore, Opening, ReadLimit, Receipt, Revision,
-    StorageError, Store, Subscription, TypeName,
+    BackupReport, Change, Health, Lineage, LogPage, MemoryStore, Opening, Push, Pushed, ReadLimit, Receipt,
+    Revision, StorageError, Store, Subscription, TypeName,
 };
 
 use crate::world::{Answer, WIDGETS, World, request, serve};
@@ -34,6 +34,10 @@ impl Odd {
 impl Store for Odd {
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
         self.store.commit(changes)
+    }
+
+    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
+        self.store.push(push)
     }
 
     fn subscribe(&self) -> Subscription {

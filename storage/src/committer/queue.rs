@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use crate::change::{Action, Change};
 use crate::error::StorageError;
 use crate::key::TypeName;
+use crate::push::{Op, Push, Pushed};
 use crate::resource_version::Revision;
 use crate::store::Receipt;
 
@@ -39,15 +40,38 @@ impl Default for Limits {
 /// Where the answer to a job goes. The receiver may be gone: nobody has to wait.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StorageError>>;
 
-/// Changes of one caller.
-pub(crate) struct Request {
-    pub(crate) changes: Vec<Change>,
-    pub(crate) reply: Reply<Receipt>,
+/// What one caller asks for.
+pub(crate) enum Request {
+    /// Ordinary writes.
+    Changes(Vec<Change>, Reply<Receipt>),
+    /// A request of a pusher's handler.
+    Push(Push, Reply<Pushed>),
+}
+
+impl Request {
+    /// Number of changes, at least one.
+    fn len(&self) -> usize {
+        let len = match self {
+            Self::Changes(changes, _) => changes.len(),
+            Self::Push(Push::Frames(frames), _) => frames.ops.len(),
+            Self::Push(..) => 1,
+        };
+        len.max(1)
+    }
+
+    /// About what it occupies, in bytes.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Changes(changes, _) => changes.iter().map(size).sum(),
+            Self::Push(Push::Frames(frames), _) => frames.ops.iter().map(size_of_op).sum(),
+            Self::Push(..) => SMALL,
+        }
+    }
 }
 
 /// What the writer is asked to do.
 pub(crate) enum Job {
-    /// Changes of several callers, in order, to become durable together.
+    /// What several callers ask for, in order, to become durable together.
     Commit(Vec<Request>),
     /// Forget the history of a type up to a revision.
     Compact { type_name: TypeName, to: Revision, reply: Reply<Revision> },
@@ -100,10 +124,10 @@ impl Queue {
         Self { limits, depth, waiting: Mutex::default(), arrived: Condvar::new() }
     }
 
-    /// Queues the changes of one caller.
+    /// Queues what one caller asks for.
     pub(crate) fn push(&self, request: Request) -> Result<(), StorageError> {
-        let bytes = request.changes.iter().map(size).sum();
-        self.enter(Entry { changes: request.changes.len().max(1), bytes, job: Single::Request(request) })
+        let (changes, bytes) = (request.len(), request.bytes());
+        self.enter(Entry { changes, bytes, job: Single::Request(request) })
     }
 
     /// Queues a compaction.
@@ -188,11 +212,21 @@ impl Queue {
     }
 }
 
+/// About what a request without an object occupies, in bytes.
+const SMALL: usize = 128;
+
 /// About what a change occupies, in bytes.
 fn size(change: &Change) -> usize {
-    const TOMBSTONE: usize = 128;
     match &change.action {
         Action::Put(draft) => draft.size(),
-        Action::Delete => TOMBSTONE + change.key.as_str().len(),
+        Action::Delete => SMALL + change.key.as_str().len(),
+    }
+}
+
+/// About what a frame occupies, in bytes.
+fn size_of_op(op: &Op) -> usize {
+    match op {
+        Op::Upsert { draft, .. } => draft.size(),
+        _ => SMALL,
     }
 }

@@ -11,12 +11,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::change::{Applied, Commit, Event};
+use crate::change::{Applied, Commit, Event, Refusal};
 use crate::error::StorageError;
 use crate::failpoint;
 use crate::key::TypeName;
-use crate::ledger::{self, Staged};
+use crate::ledger::{Sessions, Stage, Staged, Touched};
 use crate::metrics::Metrics;
+use crate::push::{CellName, Pushed};
 use crate::resource_version::{Revision, Tag};
 use crate::state::State;
 use crate::store::{Health, Receipt};
@@ -28,14 +29,18 @@ use super::queue::{Job, Reply, Request};
 const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Longest pause between two such attempts while nobody asks for a commit.
 const RETRY_MAX: Duration = Duration::from_secs(5);
+/// How long a cell's position may be ahead of the one in the file when there is nothing else to write.
+/// After a crash its pusher goes on from the one in the file.
+const POSITION_LAG_MAX: Duration = Duration::from_secs(10);
 
 /// What an engine does for the writer. Called from one thread only.
 pub(crate) trait Log: Send + 'static {
     /// The id that records of a type carry; a new one becomes durable with the next [`Log::append`].
     fn type_id(&mut self, type_name: &TypeName) -> u32;
 
-    /// Makes the events durable, all or nothing. May raise floors of `state` in the same step.
-    fn append(&mut self, events: &[Arc<Event>], state: &mut State) -> Result<(), Failure>;
+    /// Makes the events durable, and the cells and tenures that are `touched`, as `state` has them; all or
+    /// nothing. May raise floors of `state` in the same step.
+    fn append(&mut self, events: &[Arc<Event>], touched: &Touched, state: &mut State) -> Result<(), Failure>;
 
     /// Forgets the history of a type up to its newest event at or below `to`, and raises its floor.
     fn compact(&mut self, type_name: &TypeName, to: Revision, state: &mut State) -> Result<(), Failure>;
@@ -47,7 +52,7 @@ pub(crate) trait Log: Send + 'static {
     fn pause(&mut self) -> Option<Duration>;
 
     /// Tries to make writing possible again after [`Failure::DiskFull`]. Returns the events above the
-    /// head of `state` that turn out to be durable after all.
+    /// head of `state` that turn out to be durable after all; cells and tenures become those of the file.
     fn recover(&mut self, state: &mut State) -> Result<Vec<Arc<Event>>, Failure>;
 
     /// Closes the log; nothing is called afterwards.
@@ -68,6 +73,10 @@ pub(crate) struct Writer<L> {
     log: L,
     state: State,
     tag: Tag,
+    sessions: Sessions,
+    /// What the file does not have yet, and since when.
+    unwritten: Touched,
+    unwritten_since: Option<Instant>,
     publisher: Arc<Publisher>,
     metrics: Metrics,
     health: Health,
@@ -83,6 +92,9 @@ impl<L: Log> Writer<L> {
             log,
             state,
             tag,
+            sessions: Sessions::default(),
+            unwritten: Touched::default(),
+            unwritten_since: None,
             publisher,
             metrics,
             health: Health::Writable,
@@ -111,9 +123,14 @@ impl<L: Log> Writer<L> {
         if self.health != Health::Writable {
             return;
         }
+        if self.unwritten_age().is_some_and(|age| age >= POSITION_LAG_MAX)
+            && let Err(failure) = self.write_positions()
+        {
+            return self.fail(failure);
+        }
         let mut state = self.state.clone();
         match self.log.maintain(&mut state) {
-            Ok(true) => self.publish(state, Vec::new()),
+            Ok(true) => self.publish(state, Vec::new(), []),
             Ok(false) => {}
             Err(failure) => self.fail(failure),
         }
@@ -122,7 +139,10 @@ impl<L: Log> Writer<L> {
     /// How long [`Writer::maintain`] will have nothing to do; `None` if only a job can change that.
     pub(crate) fn pause(&mut self) -> Option<Duration> {
         match self.health {
-            Health::Writable => self.log.pause(),
+            Health::Writable => {
+                let positions = self.unwritten_age().map(|age| POSITION_LAG_MAX.saturating_sub(age));
+                [self.log.pause(), positions].into_iter().flatten().min()
+            }
             Health::DiskFull => Some(self.retry_pause),
             Health::ReadOnly(_) | Health::Closed => None,
         }
@@ -130,41 +150,67 @@ impl<L: Log> Writer<L> {
 
     /// Closes the log and ends every subscription.
     pub(crate) fn close(&mut self) -> Result<(), StorageError> {
-        let closed = self.log.close();
+        let written = if self.health == Health::Writable { self.write_positions() } else { Ok(()) };
+        let closed = written.and(self.log.close());
         self.publisher.close();
         closed.map_err(Failure::into_error)
     }
 
     fn commit(&mut self, requests: Vec<Request>) {
-        let (lengths, replies, changes) = flatten(requests);
         if let Err(health) = self.ready() {
-            return refuse_all(replies, &health);
+            return requests.into_iter().for_each(|request| refuse(request, &health));
         }
         let began = Instant::now();
-        self.metrics.batch(changes.len());
-        let staged = ledger::stage(&self.state, self.tag, changes, |name| self.log.type_id(name));
-        let Staged { mut state, events, results } = staged;
-        if !events.is_empty() {
-            if let Err(failure) = self.log.append(&events, &mut state) {
+        let mut stage = Stage::new(&self.state, self.tag, &mut self.sessions, |name| self.log.type_id(name));
+        let answers: Vec<_> =
+            requests.into_iter().map(|request| Answer::stage(request, &mut stage)).collect();
+        self.metrics.batch(answers.iter().map(Answer::len).sum());
+        let Staged { mut state, events, touched } = stage.finish();
+        if !events.is_empty() || touched.must_be_durable {
+            let cells = touched.cells.clone();
+            let mut rows = self.unwritten.clone();
+            rows.merge(touched);
+            if let Err(failure) = self.log.append(&events, &rows, &mut state) {
                 self.fail(failure);
-                return refuse_all(replies, &self.health);
+                return answers.into_iter().for_each(|answer| answer.refuse(&self.health));
             }
+            self.written();
             failpoint::hit("after-sync");
             self.metrics.committed(began.elapsed());
-            self.publish(state, events);
+            self.publish(state, events, cells);
             failpoint::hit("after-publish");
+        } else if !touched.is_empty() {
+            let cells = touched.cells.clone();
+            self.unwritten.merge(touched);
+            self.unwritten_since.get_or_insert(began);
+            self.publish(state, events, cells);
         }
-        let head = self.state.head();
-        let mut results = results.into_iter();
-        for (length, reply) in lengths.into_iter().zip(replies) {
-            let receipt: Receipt = results
-                .by_ref()
-                .take(length)
-                .map(|result| result.map(|event| Applied { event, head }))
-                .collect();
-            answer(reply, Ok(receipt));
+        for answer in answers {
+            answer.give(&self.state);
             failpoint::hit("after-first-ack");
         }
+    }
+
+    /// How long the oldest of the positions that are not in the file has waited for that.
+    fn unwritten_age(&self) -> Option<Duration> {
+        self.unwritten_since.map(|since| since.elapsed())
+    }
+
+    fn written(&mut self) {
+        self.unwritten = Touched::default();
+        self.unwritten_since = None;
+    }
+
+    fn write_positions(&mut self) -> Result<(), Failure> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.state.clone();
+        self.log.append(&[], &self.unwritten, &mut state)?;
+        self.written();
+        // Floors may have been raised along the way.
+        self.publish(state, Vec::new(), []);
+        Ok(())
     }
 
     fn compact(&mut self, type_name: &TypeName, to: Revision) -> Result<Revision, StorageError> {
@@ -176,7 +222,7 @@ impl<L: Log> Writer<L> {
         }
         let floor = state.floor(type_name);
         if floor != self.state.floor(type_name) {
-            self.publish(state, Vec::new());
+            self.publish(state, Vec::new(), []);
         }
         Ok(floor)
     }
@@ -189,14 +235,17 @@ impl<L: Log> Writer<L> {
         if self.health == Health::Writable { Ok(()) } else { Err(self.health.clone()) }
     }
 
-    fn publish(&mut self, state: State, events: Vec<Arc<Event>>) {
+    fn publish(&mut self, state: State, events: Vec<Arc<Event>>, cells: impl IntoIterator<Item = CellName>) {
         self.state = state.clone();
         self.metrics.head(state.head());
-        self.publisher.publish(&Commit { state, events: events.into() });
+        let cells = cells.into_iter().collect();
+        self.publisher.publish(&Commit { state, events: events.into(), cells });
     }
 
     fn fail(&mut self, failure: Failure) {
         self.metrics.write_failed();
+        // What sessions remember is of a batch that nobody saw; their pushers go on from the cells.
+        self.sessions.end_all();
         match failure {
             Failure::DiskFull => {
                 if self.health != Health::DiskFull {
@@ -218,10 +267,12 @@ impl<L: Log> Writer<L> {
             Ok(adopted) => {
                 tracing::info!(adopted = adopted.len(), "the disk has space again: writes are accepted");
                 self.set_health(Health::Writable);
-                if !adopted.is_empty() {
-                    // The transaction that failed had reached the disk: it happened (C4), its
-                    // callers were told that this may be so, and everybody else learns of it here.
-                    self.publish(state, adopted);
+                self.written();
+                // Had the transaction that failed reached the disk, it happened (C4): its callers were
+                // told that this may be so, and everybody else learns of it here.
+                if !adopted.is_empty() || state.has_cells() {
+                    let cells: Vec<_> = state.cells().map(|(name, _)| name.clone()).collect();
+                    self.publish(state, adopted, cells);
                 }
             }
             Err(failure) => self.fail(failure),
@@ -245,18 +296,57 @@ impl Failure {
     }
 }
 
-type Flat = (Vec<usize>, Vec<Reply<Receipt>>, Vec<crate::change::Change>);
+/// What a caller will be told, unless the batch fails.
+enum Answer {
+    Changes(Vec<Result<Arc<Event>, Refusal>>, Reply<Receipt>),
+    Push(Box<Pushed>, Reply<Pushed>),
+}
 
-fn flatten(requests: Vec<Request>) -> Flat {
-    let mut lengths = Vec::with_capacity(requests.len());
-    let mut replies = Vec::with_capacity(requests.len());
-    let mut changes = Vec::with_capacity(requests.iter().map(|request| request.changes.len()).sum());
-    for request in requests {
-        lengths.push(request.changes.len());
-        replies.push(request.reply);
-        changes.extend(request.changes);
+impl Answer {
+    fn stage<I: FnMut(&TypeName) -> u32>(request: Request, stage: &mut Stage<'_, I>) -> Self {
+        match request {
+            Request::Changes(changes, reply) => {
+                Self::Changes(changes.into_iter().map(|change| stage.change(change)).collect(), reply)
+            }
+            Request::Push(push, reply) => Self::Push(Box::new(stage.push(push)), reply),
+        }
     }
-    (lengths, replies, changes)
+
+    /// Number of changes that were asked for.
+    fn len(&self) -> usize {
+        match self {
+            Self::Changes(results, _) => results.len(),
+            Self::Push(pushed, _) => pushed.tally.frames() as usize,
+        }
+    }
+
+    fn give(self, state: &State) {
+        match self {
+            Self::Changes(results, reply) => {
+                let head = state.head();
+                let applied = |event| Applied { event, head };
+                answer(reply, Ok(results.into_iter().map(|result| result.map(applied)).collect()));
+            }
+            Self::Push(mut pushed, reply) => {
+                pushed.version = state.resource_version();
+                answer(reply, Ok(*pushed));
+            }
+        }
+    }
+
+    fn refuse(self, health: &Health) {
+        match self {
+            Self::Changes(_, reply) => answer(reply, Err(refusal(health))),
+            Self::Push(_, reply) => answer(reply, Err(refusal(health))),
+        }
+    }
+}
+
+fn refuse(request: Request, health: &Health) {
+    match request {
+        Request::Changes(_, reply) => answer(reply, Err(refusal(health))),
+        Request::Push(_, reply) => answer(reply, Err(refusal(health))),
+    }
 }
 
 fn refusal(health: &Health) -> StorageError {
@@ -264,12 +354,6 @@ fn refusal(health: &Health) -> StorageError {
         Health::DiskFull => StorageError::DiskFull,
         Health::ReadOnly(problem) => StorageError::ReadOnly(problem.clone()),
         Health::Closed | Health::Writable => StorageError::Closed,
-    }
-}
-
-fn refuse_all(replies: Vec<Reply<Receipt>>, health: &Health) {
-    for reply in replies {
-        answer(reply, Err(refusal(health)));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Staging, hand-stepped: guards are judged in order against what the batch has done so far.
 
+mod push;
+
 use super::*;
 use crate::key::Key;
 use crate::object::tests::draft_of;
@@ -27,12 +29,23 @@ fn delete(name: &str, guard: Guard) -> Change {
     Change { type_name: cowboys(), key, guard, action: Action::Delete }
 }
 
-fn run(base: &State, changes: Vec<Change>) -> Staged {
-    stage(base, tag(), changes, |_| 7)
+/// A batch of ordinary writes, with what came of each.
+struct Ran {
+    state: State,
+    events: Vec<Arc<Event>>,
+    results: Vec<Result<Arc<Event>, Refusal>>,
+}
+
+fn run(base: &State, changes: Vec<Change>) -> Ran {
+    let mut sessions = Sessions::default();
+    let mut stage = Stage::new(base, tag(), &mut sessions, |_| 7);
+    let results = changes.into_iter().map(|change| stage.change(change)).collect();
+    let Staged { state, events, .. } = stage.finish();
+    Ran { state, events, results }
 }
 
 /// `+` created, `~` changed, `-` deleted, `!` refused, in order of the results.
-fn script(staged: &Staged) -> String {
+fn script(staged: &Ran) -> String {
     let sign = |result: &Result<Arc<Event>, Refusal>| match result {
         Err(_) => '!',
         Ok(event) if event.previous.is_none() => '+',

@@ -6,7 +6,10 @@ use crate::key::Key;
 use crate::resource_version::{DIGITS, ResourceVersion, Revision};
 
 use super::header::{Header, checksum, put_u32};
-use super::{BODY_MAX, COMMA, FORMAT, HEADER, OP_PUT, Object, RecordError, Spans};
+use super::{
+    BODY_MAX, COMMA, FORMAT, HEADER, OP_PUT, Object, RecordError, SOURCE_GENERATION, SOURCE_VERSION, Source,
+    Spans,
+};
 
 /// An object that is encoded but not yet committed: no revision, no resourceVersion.
 #[derive(Clone)]
@@ -86,7 +89,17 @@ impl Draft {
     /// The object as it would look under this version, to be shown to a client that asked not to
     /// store it. It has no place in any log and must not be put into a state.
     pub fn preview(self, version: ResourceVersion) -> Object {
-        self.seal(0, version.revision(), version, Revision::ZERO)
+        self.seal(0, version.revision(), version, Revision::ZERO, Source::default())
+    }
+
+    /// Whether an object has this content: every byte of the body but the digits of its version.
+    pub(crate) fn is_content_of(&self, object: &Object) -> bool {
+        let (ours, theirs) = (self.body(), object.body_bytes());
+        let at = self.spans().resource_version_at as usize;
+        at == object.spans().resource_version_at as usize
+            && ours.len() == theirs.len()
+            && ours[..at] == theirs[..at]
+            && ours[at + DIGITS..] == theirs[at + DIGITS..]
     }
 
     /// Patches type, versions and checksum: the draft becomes the object of one event.
@@ -96,12 +109,15 @@ impl Draft {
         revision: Revision,
         version: ResourceVersion,
         previous: Revision,
+        source: Source,
     ) -> Object {
         let header = Header::parse(&self.record).expect("checked by `new`");
         let digits_at = header.body_at() + header.resource_version_at as usize;
         self.record[digits_at..digits_at + DIGITS].copy_from_slice(&version.digits());
         put_u32(&mut self.record, 4, type_id);
         self.record[8..16].copy_from_slice(&previous.0.to_le_bytes());
+        self.record[SOURCE_GENERATION..][..8].copy_from_slice(&source.generation.to_le_bytes());
+        self.record[SOURCE_VERSION..][..8].copy_from_slice(&source.version.to_le_bytes());
         let sum = checksum(&self.record);
         put_u32(&mut self.record, 64, sum);
         self.record.push(COMMA);

@@ -4,6 +4,8 @@ use super::*;
 use crate::key::Key;
 use crate::resource_version::{PLACEHOLDER, Tag};
 
+const SOURCE: Source = Source { generation: 2, version: 3 };
+
 fn draft() -> Draft {
     draft_of(&Key::new("amber", "root", "", "x").expect("legal"), "u-1")
 }
@@ -25,7 +27,13 @@ pub(crate) fn draft_of(key: &Key, uid: &str) -> Draft {
 
 fn sealed() -> Object {
     let revision = Revision(1_790_000_000_000 << 11);
-    draft().seal(7, revision, ResourceVersion::new(revision, Tag::new(5).expect("legal")), Revision(3))
+    draft().seal(
+        7,
+        revision,
+        ResourceVersion::new(revision, Tag::new(5).expect("legal")),
+        Revision(3),
+        SOURCE,
+    )
 }
 
 #[test]
@@ -34,6 +42,7 @@ fn a_sealed_draft_reads_back() {
     // What is sealed knows the same as what is read: D10's chain of states starts in memory.
     assert_eq!(object.previous_revision(), Revision(3));
     assert_eq!(object.type_id(), 7);
+    assert_eq!(object.source(), SOURCE);
     let again = Object::decode(object.revision(), object.record()).expect("intact");
     assert_eq!(again.key(), "amber\0root\0\0x");
     assert_eq!(again.uid(), "u-1");

@@ -12,6 +12,7 @@ use crate::committer::{Failure, Log};
 use crate::error::StorageError;
 use crate::failpoint;
 use crate::key::TypeName;
+use crate::ledger::Touched;
 use crate::lineage::Lineage;
 use crate::metrics::Metrics;
 use crate::object::Tombstone;
@@ -21,6 +22,7 @@ use crate::state::State;
 
 use super::handle::Handle;
 use super::open::Directory;
+use super::push_rows;
 use super::read;
 use super::tables::{self, FLOORS, INCS, REVS, TIMES, TYPES};
 
@@ -83,6 +85,8 @@ pub(crate) struct RedbLog {
 /// Everything that one transaction makes durable.
 struct Batch<'a> {
     events: &'a [Arc<Event>],
+    touched: &'a Touched,
+    state: &'a State,
     time: Option<(Revision, u64)>,
     plan: &'a Plan,
 }
@@ -90,10 +94,16 @@ struct Batch<'a> {
 impl RedbLog {
     /// Writes one transaction; on failure the database is taken down and nothing has happened, as far
     /// as anybody can know.
-    fn write(&mut self, events: &[Arc<Event>], plan: Plan, state: &mut State) -> Result<(), Failure> {
+    fn write(
+        &mut self,
+        events: &[Arc<Event>],
+        touched: &Touched,
+        plan: Plan,
+        state: &mut State,
+    ) -> Result<(), Failure> {
         let now_ms = self.clock.now_ms();
         let time = events.last().and_then(|event| self.ages.row_for(event.revision, now_ms));
-        let pruned = match self.transact(&Batch { events, time, plan: &plan }) {
+        let pruned = match self.transact(&Batch { events, touched, state, time, plan: &plan }) {
             Ok(pruned) => pruned,
             Err(error) => {
                 self.shared.history().restore(plan);
@@ -152,6 +162,7 @@ impl RedbLog {
                 times.insert(revision.0, ms)?;
             }
         }
+        push_rows::write(&txn, batch.touched, batch.state)?;
         let mut pruned = 0;
         if !batch.plan.is_empty() {
             self.write_floors(&txn, batch.plan)?;
@@ -261,9 +272,9 @@ impl Log for RedbLog {
         id
     }
 
-    fn append(&mut self, events: &[Arc<Event>], state: &mut State) -> Result<(), Failure> {
+    fn append(&mut self, events: &[Arc<Event>], touched: &Touched, state: &mut State) -> Result<(), Failure> {
         let plan = self.due();
-        self.write(events, plan, state)
+        self.write(events, touched, plan, state)
     }
 
     fn compact(&mut self, type_name: &TypeName, to: Revision, state: &mut State) -> Result<(), Failure> {
@@ -272,7 +283,7 @@ impl Log for RedbLog {
             if plan.is_empty() {
                 return Ok(());
             }
-            self.write(&[], plan, state)?;
+            self.write(&[], &Touched::default(), plan, state)?;
         }
     }
 
@@ -281,7 +292,7 @@ impl Log for RedbLog {
         if plan.is_empty() {
             return Ok(false);
         }
-        self.write(&[], plan, state)?;
+        self.write(&[], &Touched::default(), plan, state)?;
         Ok(true)
     }
 
@@ -302,6 +313,9 @@ impl Log for RedbLog {
         // The transaction that failed may have reached the disk all the same, whole.
         let unreadable = |error: StorageError| Failure::Fatal(error.to_string());
         let floors = read::floors(&shared).map_err(unreadable)?;
+        let txn = shared.handle.begin_read().map_err(unreadable)?;
+        push_rows::read(&txn, state).map_err(unreadable)?;
+        drop(txn);
         let adopted = read::above(&shared, &self.type_ids, state).map_err(unreadable)?;
         let mut history = shared.history();
         for (name, id) in &self.type_ids {

@@ -25,6 +25,7 @@ use super::handle::Handle;
 use super::load::{self, Loaded};
 use super::log::{Clock, RedbLog, Shared};
 use super::options::RedbOptions;
+use super::push_rows;
 use super::tables::{self, INCS, Meta, TIMES};
 
 const FILE: &str = "store.redb";
@@ -146,10 +147,11 @@ pub(crate) fn open(
     let (handle, early) = opened.map_err(|error| cannot_open(&path, error))?;
     let meta = existing_or_new(&handle, &path)?;
     let txn = handle.begin_read()?;
-    let loaded = match early {
+    let mut loaded = match early {
         Some(loaded) => loaded,
         None => load::load(&txn, progress, &AtomicBool::new(false))?,
     };
+    push_rows::read(&txn, &mut loaded.state)?;
     let rows = tables::rows(&txn, INCS, |index, row| Ok((index, tables::decode_incarnation(row)?)))?;
     let times = tables::rows(&txn, TIMES, |revision, ms| Ok((Revision(revision), ms)))?;
     drop(txn);
@@ -213,6 +215,8 @@ fn begin_incarnation(
         );
     }
     let txn = handle.begin_write()?;
+    // From here on an older program must not write the file: it would not know what is push-managed.
+    meta.write(&txn)?;
     let mut time = None;
     {
         let mut table = txn.open_table(INCS)?;

@@ -13,7 +13,7 @@ use crate::lineage::Incarnation;
 use crate::resource_version::{Revision, Tag};
 
 /// The newest format this program reads and the one it writes.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// Revision → record; appended to, never overwritten.
 pub(crate) const REVS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revs");
@@ -27,6 +27,11 @@ pub(crate) const INCS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("i
 pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 /// Revision → milliseconds since 1970 at or before which every event up to it had happened.
 pub(crate) const TIMES: TableDefinition<'_, u64, u64> = TableDefinition::new("times");
+
+/// `shard\0group\0resource\0identity` → how far the cell has come.
+pub(crate) const CELLS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("cells");
+/// Shard → who writes for it.
+pub(crate) const TENURES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("tenures");
 
 const META_FORMAT: &str = "format";
 const META_STORE: &str = "store";
@@ -108,6 +113,8 @@ pub(crate) fn create(txn: &WriteTransaction) -> Result<(), redb::Error> {
     txn.open_table(INCS)?;
     txn.open_table(META)?;
     txn.open_table(TIMES)?;
+    txn.open_table(CELLS)?;
+    txn.open_table(TENURES)?;
     Ok(())
 }
 
@@ -134,12 +141,16 @@ pub(crate) fn encode_incarnation(incarnation: &Incarnation) -> Vec<u8> {
     row.extend_from_slice(&incarnation.end.unwrap_or(Revision::ZERO).0.to_le_bytes());
     row.extend_from_slice(&incarnation.opened_ms.to_le_bytes());
     row.extend_from_slice(&incarnation.tag.value().to_le_bytes());
-    for text in [&incarnation.host, &incarnation.program] {
-        let text = &text.as_bytes()[..text.len().min(u16::MAX.into())];
-        row.extend_from_slice(&(text.len() as u16).to_le_bytes());
-        row.extend_from_slice(text);
-    }
+    put_text(&mut row, &incarnation.host);
+    put_text(&mut row, &incarnation.program);
     row
+}
+
+/// Length and bytes; at most 65535 of them.
+pub(super) fn put_text(row: &mut Vec<u8>, text: &str) {
+    let text = &text.as_bytes()[..text.len().min(u16::MAX.into())];
+    row.extend_from_slice(&(text.len() as u16).to_le_bytes());
+    row.extend_from_slice(text);
 }
 
 /// Reads a row of [`INCS`].
@@ -153,7 +164,7 @@ pub(crate) fn decode_incarnation(mut row: &[u8]) -> Result<Incarnation, StorageE
     Ok(Incarnation { start: Revision(start), tag, end, opened_ms, host, program })
 }
 
-fn take_u64(row: &mut &[u8]) -> Option<u64> {
+pub(super) fn take_u64(row: &mut &[u8]) -> Option<u64> {
     let (bytes, rest) = row.split_first_chunk()?;
     *row = rest;
     Some(u64::from_le_bytes(*bytes))
@@ -165,7 +176,7 @@ fn take_u16(row: &mut &[u8]) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes))
 }
 
-fn take_text(row: &mut &[u8]) -> Option<String> {
+pub(super) fn take_text(row: &mut &[u8]) -> Option<String> {
     let len = take_u16(row)?;
     let (text, rest) = row.split_at_checked(len.into())?;
     *row = rest;

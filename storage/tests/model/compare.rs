@@ -56,6 +56,7 @@ pub(crate) fn outcome(result: &Result<Applied, Refusal>) -> Outcome {
     match result {
         Ok(applied) => Outcome::Written(applied.event.revision.0),
         Err(Refusal::AlreadyExists(_)) => Outcome::AlreadyExists,
+        Err(refusal @ Refusal::PushManaged { .. }) => panic!("nobody pushes: {refusal}"),
         Err(Refusal::NotFound) => Outcome::NotFound,
         Err(Refusal::UidMismatch(_)) => Outcome::UidMismatch,
         Err(Refusal::VersionMismatch(_)) => Outcome::VersionMismatch,
@@ -79,7 +80,7 @@ pub(crate) fn receipt(result: &Result<Applied, Refusal>, request: &Request, mach
             let thing = written.current.as_ref().expect("it existed");
             text::assert_same(object, written.place, thing, "the object in the way");
         }
-        Err(Refusal::NotFound) => {}
+        Err(Refusal::NotFound | Refusal::PushManaged { .. }) => {}
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use shardcache_storage::{
-    BackupReport, Change, Event, Guard, Health, Lineage, LogPage, MemoryStore, Opening, ReadLimit, Receipt,
-    Revision, StorageError, Store, Subscription, TypeName,
+    BackupReport, Change, Event, Guard, Health, Lineage, LogPage, MemoryStore, Opening, Push, Pushed,
+    ReadLimit, Receipt, Revision, StorageError, Store, Subscription, TypeName,
 };
 
 use crate::world::Engine;
@@ -121,6 +121,10 @@ impl<const N: usize> Store for Faulty<N> {
             }
             _ => self.0.commit(changes),
         }
+    }
+
+    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
+        self.0.push(push)
     }
 
     fn subscribe(&self) -> Subscription {

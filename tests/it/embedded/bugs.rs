@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
 use shardcache_storage::{
-    BackupReport, Change, Health, Lineage, LogPage, ReadLimit, Receipt, Revision, StorageError, Store,
-    Subscription, TypeName,
+    BackupReport, Change, Health, Lineage, LogPage, Push, Pushed, ReadLimit, Receipt, Revision, StorageError,
+    Store, Subscription, TypeName,
 };
 use tokio::sync::mpsc;
 
@@ -30,6 +30,10 @@ impl Store for Buggy {
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
         assert!(!self.bugs.in_a_request.swap(false, Ordering::Relaxed), "a planted bug in a request");
         self.store.commit(changes)
+    }
+
+    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
+        self.store.push(push)
     }
 
     fn subscribe(&self) -> Subscription {

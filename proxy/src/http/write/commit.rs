@@ -72,8 +72,13 @@ fn told_of(result: &Result<Applied, Refusal>) -> Option<Revision> {
         Err(
             Refusal::AlreadyExists(object) | Refusal::UidMismatch(object) | Refusal::VersionMismatch(object),
         ) => Some(object.revision()),
-        Err(Refusal::NotFound) => None,
+        Err(Refusal::NotFound | Refusal::PushManaged { .. }) => None,
     }
+}
+
+/// 409 for an ordinary write to what only a pusher writes (D30).
+pub(super) fn push_managed(type_name: &TypeName, name: &str, holder: &str) -> ApiError {
+    ApiError::conflict(type_name, name, format!("cell is push-managed by {holder}"))
 }
 
 fn timed_out() -> ApiError {

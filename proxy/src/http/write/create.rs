@@ -6,7 +6,7 @@ use ::http::{Response, StatusCode};
 use rand::Rng;
 use shardcache_storage::{Action, Change, Draft, Guard, Key, Object as Stored, Refusal};
 
-use super::commit::Committer;
+use super::commit::{Committer, push_managed};
 use super::modify::Before;
 use super::{Place, WriteRequest, body, modify, respond};
 use crate::body::Body;
@@ -78,6 +78,9 @@ pub(super) async fn create(
                 ));
             }
             Err(Refusal::AlreadyExists(object)) => taken = Some(object),
+            Err(Refusal::PushManaged { holder }) => {
+                return Err(push_managed(&type_info.name, &tried, &holder));
+            }
             Err(refusal) => return Err(ApiError::internal(refusal)),
         }
     }

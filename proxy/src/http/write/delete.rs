@@ -4,7 +4,7 @@ use ::http::{Response, StatusCode};
 use serde_json::{Value, json};
 use shardcache_storage::{Action, Change, Guard, Key, Object, Refusal, ResourceVersion, TypeName};
 
-use super::commit::Committer;
+use super::commit::{Committer, push_managed};
 use super::{WriteRequest, body};
 use crate::body::Body;
 use crate::http::accept::{self, Expected};
@@ -55,6 +55,7 @@ pub(super) async fn delete(api: &Api, request: &WriteRequest, key: &Key) -> Resu
             Err(ApiError::modified(type_name, name))
         }
         Err(Refusal::NotFound) => Err(ApiError::not_found(type_name, name)),
+        Err(Refusal::PushManaged { holder }) => Err(push_managed(type_name, name, &holder)),
         Err(refusal @ Refusal::AlreadyExists(_)) => Err(ApiError::internal(refusal)),
     }
 }

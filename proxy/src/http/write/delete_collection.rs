@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ::http::Response;
 use shardcache_storage::{Action, Change, Guard, Key, Object, Refusal, ResourceVersion};
 
-use super::commit::Committer;
+use super::commit::{Committer, push_managed};
 use super::{WriteRequest, delete};
 use crate::body::Body;
 use crate::http::accept::{self, Expected};
@@ -78,7 +78,12 @@ async fn delete_batch(
             }
             // It changed or went away since it was listed: it is not what was meant any more.
             Err(Refusal::NotFound | Refusal::UidMismatch(_) | Refusal::VersionMismatch(_)) => {}
-            Err(refusal @ Refusal::AlreadyExists(_)) => return Err(ApiError::internal(refusal)),
+            Err(Refusal::PushManaged { holder }) => {
+                return Err(push_managed(&request.type_info.name, "", &holder));
+            }
+            Err(refusal @ Refusal::AlreadyExists(_)) => {
+                return Err(ApiError::internal(refusal));
+            }
         }
     }
     Ok(newest.unwrap_or_else(|| batch[0].resource_version()))

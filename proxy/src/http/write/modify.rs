@@ -8,7 +8,7 @@ use shardcache_storage::{
 };
 
 use super::WriteRequest;
-use super::commit::Committer;
+use super::commit::{Committer, push_managed};
 use super::unchanged::is_unchanged;
 use crate::cache::Snapshot;
 use crate::ingest::{Assigned, Object};
@@ -84,6 +84,7 @@ async fn submit(
             Err(ApiError::uid_precondition(type_name, name, &uid, other.uid()))
         }
         Err(Refusal::NotFound) => Err(ApiError::not_found(type_name, name)),
+        Err(Refusal::PushManaged { holder }) => Err(push_managed(type_name, name, &holder)),
         Err(refusal @ Refusal::AlreadyExists(_)) => Err(ApiError::internal(refusal)),
     }
 }

@@ -26,7 +26,7 @@ impl Log for FakeLog {
         1
     }
 
-    fn append(&mut self, events: &[Arc<Event>], state: &mut State) -> Result<(), Failure> {
+    fn append(&mut self, events: &[Arc<Event>], _: &Touched, state: &mut State) -> Result<(), Failure> {
         self.trace.lock().expect("trace").push(format!("append {}", events.len()));
         let result = self.next.pop().unwrap_or(Ok(()));
         if result.is_err() {
@@ -73,7 +73,7 @@ fn request(name: &str) -> (Request, oneshot::Receiver<Result<Receipt, StorageErr
     let guard = Guard { exists: Some(false), ..Guard::default() };
     let change = Change { type_name: TypeName::new("", "things"), key, guard, action };
     let (reply, answer) = oneshot::channel();
-    (Request { changes: vec![change], reply }, answer)
+    (Request::Changes(vec![change], reply), answer)
 }
 
 #[test]

@@ -8,8 +8,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
 use shardcache_storage::{
-    BackupReport, Change, Health, Lineage, LogPage, MemoryStore, Opening, ReadLimit, Receipt, Revision,
-    StorageError, Store, Subscription, TypeName,
+    BackupReport, Change, Health, Lineage, LogPage, MemoryStore, Opening, Push, Pushed, ReadLimit, Receipt,
+    Revision, StorageError, Store, Subscription, TypeName,
 };
 
 use super::{EXPORTS, Server, at, export};
@@ -43,6 +43,10 @@ impl Store for Failing {
             None => self.inner.commit(changes),
         }
     }
+    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
+        self.inner.push(push)
+    }
+
     fn subscribe(&self) -> Subscription {
         self.inner.subscribe()
     }
