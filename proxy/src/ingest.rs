@@ -9,7 +9,8 @@
 //! what [`Object::encode`] makes is that object byte for byte, except that insignificant white space
 //! is gone (a watch event is one line), and
 //! - `metadata.resourceVersion` is a placeholder that the store fills in,
-//! - `metadata.annotations` has `kcp.io/shard` and `kcp.io/cluster` as the key says,
+//! - `metadata.annotations` has `kcp.io/shard` and `kcp.io/cluster` as the key says, and, of a pushed
+//!   object, its version and uid at the source,
 //! - `metadata.name` and `.namespace` are filled in where they were left to the server,
 //! - `metadata.uid`, `.creationTimestamp` and `.generation` are replaced where the caller assigns them,
 //! - of duplicate keys the last is kept (such an object is re-encoded).
@@ -32,7 +33,7 @@ use shardcache_storage::Span;
 
 pub use document::DEPTH_MAX;
 pub(crate) use document::duplicate_keys;
-pub use encode::Assigned;
+pub use encode::{Assigned, Original};
 pub(crate) use timestamp::{rfc3339, unix_seconds};
 pub(crate) use tree::parse as parse_value;
 
@@ -42,6 +43,11 @@ use document::{Document, Field, Member};
 pub const SHARD_ANNOTATION: &str = "kcp.io/shard";
 /// Annotation that names the owning logical cluster.
 pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
+
+/// Annotation of a pushed object: its resourceVersion at the source.
+pub const ORIGINAL_VERSION_ANNOTATION: &str = "cache.kcp.io/original-resource-version";
+/// Annotation of a pushed object: its uid at the source.
+pub const ORIGINAL_UID_ANNOTATION: &str = "cache.kcp.io/original-resource-UID";
 
 /// Why bytes are not an object; the texts are kube-apiserver's where it has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -19,6 +19,7 @@ pub mod front;
 pub mod http;
 pub mod ingest;
 pub mod metrics;
+pub mod push;
 pub mod represent;
 pub mod scope;
 pub mod selector;

@@ -12,8 +12,9 @@ use prometheus_client::registry::{Registry, Unit};
 
 pub mod labels;
 
-use labels::{ByClass, ByCode, ByLimit, ByReason, BySource, ByState, ByVerb, ByWriteRefusal};
-use labels::{Class, Limit, Reason, Source, State, Verb, WriteRefusal};
+use labels::WriteRefusal;
+use labels::{ByClass, ByCode, ByLimit, ByOutcome, ByPushEnd, ByReason, BySource, ByState, ByVerb};
+use labels::{ByWriteRefusal, Class, FrameOutcome, Limit, PushEnd, Reason, Source, State, Verb};
 
 /// Everything the proxy measures. Cheap to clone: the parts are shared handles.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Metrics {
     pub watch: WatchMetrics,
     /// Writes.
     pub write: WriteMetrics,
+    /// Push streams.
+    pub push: PushMetrics,
     /// The watch cache.
     pub cache: CacheMetrics,
     /// The set of served types.
@@ -109,6 +112,23 @@ pub struct WriteMetrics {
     pub refusals: Family<ByWriteRefusal, Counter>,
 }
 
+/// Push streams.
+#[derive(Clone, Debug, Default)]
+pub struct PushMetrics {
+    /// Streams of types that are open.
+    pub sessions: Gauge,
+    /// Ended streams by reason.
+    pub ends: Family<ByPushEnd, Counter>,
+    /// What frames came to.
+    pub frames: Family<ByOutcome, Counter>,
+    /// How often a copy was not the source and is synced again.
+    pub resyncs: Counter,
+    /// How often a stream waited because too many frames wait for the store.
+    pub throttled: Counter,
+    /// Bytes of frames read.
+    pub bytes: Counter,
+}
+
 /// The watch cache.
 #[derive(Clone, Debug)]
 pub struct CacheMetrics {
@@ -150,6 +170,7 @@ impl Metrics {
         metrics.register_list_and_watch(registry);
         metrics.register_write_and_types(registry);
         metrics.register_cache(registry);
+        metrics.register_push(registry);
         metrics
     }
 
@@ -170,6 +191,8 @@ impl Metrics {
         all(Reason::ALL, &self.watch.terminations);
         all(WriteRefusal::ALL, &self.write.refusals);
         all(Source::ALL, &self.types.served);
+        all(PushEnd::ALL, &self.push.ends);
+        all(FrameOutcome::ALL, &self.push.frames);
     }
 
     fn register_http(&self, registry: &mut Registry) {
@@ -298,6 +321,37 @@ impl Metrics {
         );
     }
 
+    fn register_push(&self, registry: &mut Registry) {
+        let push = &self.push;
+        registry.register(
+            "shardcache_push_sessions",
+            "Push streams of types that are open",
+            push.sessions.clone(),
+        );
+        registry.register("shardcache_push_ends", "Ended push streams by reason", push.ends.clone());
+        registry.register(
+            "shardcache_push_frames",
+            "Pushed frames by what they came to",
+            push.frames.clone(),
+        );
+        registry.register(
+            "shardcache_push_resyncs",
+            "How often a copy was not the source and is synced again",
+            push.resyncs.clone(),
+        );
+        registry.register(
+            "shardcache_push_throttled",
+            "How often a push stream waited because too many frames wait for the store",
+            push.throttled.clone(),
+        );
+        registry.register_with_unit(
+            "shardcache_push_received",
+            "Bytes of push frames read",
+            Unit::Bytes,
+            push.bytes.clone(),
+        );
+    }
+
     fn register_cache(&self, registry: &mut Registry) {
         let cache = &self.cache;
         registry.register_with_unit(
@@ -371,6 +425,7 @@ impl Default for Metrics {
                 unchanged: Counter::default(),
                 refusals: Family::default(),
             },
+            push: PushMetrics::default(),
             cache: CacheMetrics {
                 publish_lag: latency(),
                 revision: Gauge::default(),

@@ -3,13 +3,14 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
 use prometheus_client::registry::Registry;
 use shardcache_storage::Store;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use crate::body::Body;
@@ -18,6 +19,9 @@ use crate::http::gzip::pages::Pages;
 use crate::http::limits::Limits;
 use crate::http::route;
 use crate::metrics::Metrics;
+use crate::push::PushConfig;
+use crate::push::presence::Presence;
+use crate::push::session::PERMIT_BYTES;
 
 /// Bounds and timings of requests. Every bound answers with a `Status` and is counted.
 #[derive(Clone, Debug)]
@@ -53,6 +57,8 @@ pub struct ApiConfig {
     pub gzip_bytes_min: usize,
     /// Bytes of compressed pages of lists that are kept for the next list; the longest unused ones go first.
     pub gzip_page_bytes_max: usize,
+    /// Bounds and timings of push streams.
+    pub push: PushConfig,
     /// Directory for a backup's temporary file; without it backups are refused.
     pub data_dir: Option<std::path::PathBuf>,
 }
@@ -75,6 +81,7 @@ impl Default for ApiConfig {
             bookmark_before_deadline: Duration::from_secs(2),
             gzip_bytes_min: 128 << 10,
             gzip_page_bytes_max: 64 << 20,
+            push: PushConfig::default(),
             data_dir: None,
         }
     }
@@ -97,7 +104,11 @@ pub struct Api {
     pub(crate) pages: Arc<Pages>,
     /// Value of `X-Cache-Lineage`: the store and the incarnation that answers (D6).
     pub(crate) lineage: HeaderValue,
-    draining: AtomicBool,
+    /// Who pushes, as far as they were heard.
+    pub(crate) presence: Presence,
+    /// Frames that may wait for the store, in KiB.
+    pub(crate) push_budget: Arc<Semaphore>,
+    draining: CancellationToken,
 }
 
 impl Api {
@@ -113,22 +124,41 @@ impl Api {
         let lineage = store.lineage();
         let lineage = format!("{}/{}", lineage.store, lineage.current().start);
         let lineage = HeaderValue::try_from(lineage).expect("a uuid and a number are visible ASCII");
-        let draining = AtomicBool::new(false);
         let pages = Arc::new(Pages::new(config.gzip_page_bytes_max, metrics.list.gzip.clone()));
-        Arc::new(Self { store, cache, config, metrics, registry, limits, pages, lineage, draining })
+        let push_budget = Arc::new(Semaphore::new(config.push.bytes_in_flight_max / PERMIT_BYTES));
+        Arc::new(Self {
+            store,
+            cache,
+            config,
+            metrics,
+            registry,
+            limits,
+            pages,
+            lineage,
+            presence: Presence::new(),
+            push_budget,
+            draining: CancellationToken::new(),
+        })
     }
 
-    /// Refuses new requests (429) and ends watches with a last bookmark; what has begun goes on.
+    /// Refuses new requests (429) and ends push streams, and watches with a last bookmark; what else has
+    /// begun goes on.
     /// Idempotent.
     pub fn drain(&self) {
-        if !self.draining.swap(true, Ordering::AcqRel) {
+        if !self.draining.is_cancelled() {
+            self.draining.cancel();
             self.cache.drain();
         }
     }
 
     /// Whether [`Api::drain`] was called.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.draining.is_cancelled()
+    }
+
+    /// Resolves once [`Api::drain`] was called.
+    pub(crate) async fn drained(&self) {
+        self.draining.cancelled().await;
     }
 }
 

@@ -40,6 +40,7 @@ mod version;
 pub use columns::{Column, ColumnSource, Computed};
 use declared::Declared;
 use derive::Derivation;
+pub(crate) use derive::pushed_type;
 pub use info::{TypeInfo, VersionInfo};
 pub use schema::Schema;
 pub(crate) use version::by_preference;
@@ -143,6 +144,14 @@ impl Types {
             .filter_map(|name| Some((name, self.described(name, shard, cluster)?)));
         let sorted: BTreeMap<_, _> = builtin.chain(described).collect();
         Box::new(sorted.into_values())
+    }
+
+    /// The type in some logical cluster of a shard, and whether it is the same everywhere, whatever the
+    /// shard says.
+    pub(crate) fn known_in(&self, shard: &str, name: &TypeName) -> Option<(&Arc<TypeInfo>, bool)> {
+        let builtin = self.fixed.builtin.get(name);
+        let info = builtin.or_else(|| self.described(name, &Part::One(shard.into()), &Part::Any))?;
+        Some((info, builtin.is_some() || self.fixed.config.contains_key(name)))
     }
 
     /// How many types there are, by source.

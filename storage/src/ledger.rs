@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::change::{Action, Change, Event, Guard, Refusal};
 use crate::key::TypeName;
 use crate::object::{Draft, Object, Source};
-use crate::push::CellName;
+use crate::push::{Cell, CellName};
 use crate::resource_version::{ResourceVersion, Revision, Tag};
 use crate::state::State;
 
@@ -97,7 +97,7 @@ impl<'a, I: FnMut(&TypeName) -> u32> Stage<'a, I> {
         }
         let shard = change.key.parts().shard;
         let cell = CellName::new(shard, change.type_name.clone());
-        if state.cell(&cell).is_some_and(|cell| cell.is_managed()) || self.sessions.is_syncing(&cell) {
+        if state.cell(&cell).is_some_and(Cell::is_managed) || self.sessions.is_syncing(&cell) {
             let holder = state.tenure(shard).map(|tenure| tenure.holder.clone()).unwrap_or_default();
             return Err(Refusal::PushManaged { holder });
         }

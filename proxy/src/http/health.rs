@@ -149,6 +149,7 @@ pub fn metrics(api: &Api) -> Response<Body> {
     let by_source = [
         (Source::Builtin, counts.builtin),
         (Source::Crd, counts.crd),
+        (Source::Pushed, counts.pushed),
         (Source::Config, counts.config),
         (Source::Leftover, counts.leftover),
     ];

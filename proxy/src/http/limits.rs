@@ -89,6 +89,7 @@ pub(crate) struct Limits {
     pub(crate) list_bytes: Leases,
     pub(crate) body_bytes: Arc<Budget>,
     pub(crate) backups: Arc<Budget>,
+    pub(crate) pushes: Arc<Budget>,
 }
 
 impl Limits {
@@ -103,6 +104,7 @@ impl Limits {
             ),
             body_bytes: Budget::new(config.body_bytes_in_flight_max, Limit::Body),
             backups: Budget::new(1, Limit::ReadsInFlight),
+            pushes: Budget::new(config.push.streams_max, Limit::Pushes),
         }
     }
 }

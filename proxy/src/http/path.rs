@@ -38,6 +38,11 @@ pub enum Target {
         /// The rest of the path.
         path: ScopedPath,
     },
+    /// `/services/cache/shards/<shard>/push`.
+    Push {
+        /// The shard.
+        shard: Part,
+    },
     /// `/services/cache/admin/…`: the segments after `admin`, decoded.
     Admin(Vec<String>),
 }
@@ -161,6 +166,7 @@ fn below_shards(segments: &[String], trailing_slash: bool) -> Result<Target, Api
             let cluster = cluster_part(cluster)?;
             within(&Reach { shard, cluster, named: Named::Both }, rest)
         }
+        [push] if push == "push" => Ok(Target::Push { shard }),
         rest => within(&Reach { shard, cluster: Part::Any, named: Named::Shard }, rest),
     }
 }
@@ -186,18 +192,27 @@ fn cluster_part(cluster: &str) -> Result<Part, ApiError> {
     if cluster.is_empty() {
         return Err(cluster_required());
     }
-    if !cluster.split(':').all(is_cluster_word) {
+    if !is_cluster_path(cluster) {
         let quoted = quote(cluster);
         return Err(ApiError::bad_request(format!("invalid cluster: {quoted} does not match the regex")));
     }
     // A colon makes it a workspace path, which only kcp's front proxy can resolve.
-    if cluster.contains(':') && !cluster.starts_with("system:") {
+    if !is_cluster(cluster) {
         let quoted = quote(cluster);
         return Err(ApiError::bad_request(format!(
             "invalid cluster: {quoted} is not a logical cluster name"
         )));
     }
     Ok(Part::One(cluster.into()))
+}
+
+/// Whether a text names one logical cluster.
+pub(crate) fn is_cluster(text: &str) -> bool {
+    is_cluster_path(text) && (!text.contains(':') || text.starts_with("system:"))
+}
+
+fn is_cluster_path(text: &str) -> bool {
+    text.split(':').all(is_cluster_word)
 }
 
 fn is_cluster_word(word: &str) -> bool {

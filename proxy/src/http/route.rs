@@ -22,7 +22,7 @@ use crate::http::options::wants_watch;
 use crate::http::path::{self, ResourcePath, SHARD_LEVEL_ONLY, ScopedPath, Target};
 use crate::http::write::{self, WriteRequest};
 use crate::http::{
-    admin, discovery, get, guard, health, list, openapi, receive, respond, version, watch, websocket,
+    admin, discovery, get, guard, health, list, openapi, push, receive, respond, version, watch, websocket,
 };
 use crate::metrics::labels::{ByCode, Class, Verb};
 use crate::scope::{Part, Scope};
@@ -169,6 +169,7 @@ impl Call<'_> {
                 access.check_read(self.parts.uri.path())?;
                 Ok(health::metrics(self.api))
             }
+            Target::Push { shard } => push::answer(self.api, access, self.parts, &shard, body),
             Target::Admin(segments) => admin::answer(self.api, access, self.parts, &segments).await,
             Target::ScopedMetrics => Ok(respond::text(StatusCode::NOT_IMPLEMENTED, SHARD_LEVEL_ONLY)),
         }

@@ -25,6 +25,8 @@ mod respond;
 mod unchanged;
 mod update;
 
+pub(crate) use commit::store_error;
+
 use std::sync::Arc;
 
 use ::http::{HeaderMap, Method, Response};

@@ -10,7 +10,9 @@ use shardcache_storage::{BODY_MAX, Draft, Key, PLACEHOLDER, RecordError, Span, S
 use smallvec::SmallVec;
 
 use super::document::{Field, Member};
-use super::{CLUSTER_ANNOTATION, Object, SHARD_ANNOTATION};
+use super::{
+    CLUSTER_ANNOTATION, ORIGINAL_UID_ANNOTATION, ORIGINAL_VERSION_ANNOTATION, Object, SHARD_ANNOTATION,
+};
 
 /// Values that the server puts into an object; `None` leaves what was sent, or nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +23,17 @@ pub struct Assigned<'a> {
     pub creation_timestamp: Option<&'a str>,
     /// `metadata.generation`.
     pub generation: Option<i64>,
+    /// What a pushed object is called at its source.
+    pub original: Option<Original<'a>>,
+}
+
+/// A pushed object's names at its source; they become kcp's annotations (D8).
+#[derive(Clone, Copy, Debug)]
+pub struct Original<'a> {
+    /// Its resourceVersion there.
+    pub version: &'a str,
+    /// Its uid there; empty if it has none.
+    pub uid: &'a str,
 }
 
 impl Object<'_> {
@@ -111,7 +124,11 @@ impl<'o, 'a> Editor<'o, 'a> {
         if let Some(generation) = assigned.generation {
             self.set(Field::Generation, "generation", generation.to_string().as_bytes());
         }
-        self.annotate(parts.shard, parts.cluster);
+        let original = assigned.original.map(|original| {
+            [(ORIGINAL_VERSION_ANNOTATION, original.version), (ORIGINAL_UID_ANNOTATION, original.uid)]
+        });
+        let own = [(SHARD_ANNOTATION, parts.shard), (CLUSTER_ANNOTATION, parts.cluster)];
+        self.annotate(own.into_iter().chain(original.into_iter().flatten()));
         let version = [b"\"".as_slice(), PLACEHOLDER, b"\""].concat();
         let version = self.set(Field::ResourceVersion, "resourceVersion", &version);
         let (tail_at, metadata) = self.append_tail();
@@ -122,12 +139,12 @@ impl<'o, 'a> Editor<'o, 'a> {
         Marks { resource_version: placed(version), uid: uid.map(placed), api_version, metadata }
     }
 
-    /// The two annotations that say where an object is from.
-    fn annotate(&mut self, shard: &str, cluster: &str) {
+    /// The annotations that say where an object is from.
+    fn annotate<'n>(&mut self, annotations: impl Iterator<Item = (&'n str, &'n str)>) {
         let object = self.object;
         let mut added = Vec::new();
         let mut count = object.document.annotations.len();
-        for (name, value) in [(SHARD_ANNOTATION, shard), (CLUSTER_ANNOTATION, cluster)] {
+        for (name, value) in annotations {
             let sent = object.document.annotations.iter().find(|member| object.string(member.key) == name);
             match sent {
                 Some(member) if object.string(member.value) == value => {}

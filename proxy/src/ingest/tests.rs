@@ -89,8 +89,12 @@ fn the_server_s_values_win_where_it_assigns_them() {
     let body =
         br#"{"metadata":{"uid":"mine","creationTimestamp":null,"name":"","namespace":null},"spec":{}}"#;
     let object = read(body).expect("legal");
-    let assigned =
-        Assigned { uid: Some("u-9"), creation_timestamp: Some("2026-01-01T00:00:00Z"), generation: Some(1) };
+    let assigned = Assigned {
+        uid: Some("u-9"),
+        creation_timestamp: Some("2026-01-01T00:00:00Z"),
+        generation: Some(1),
+        original: None,
+    };
     let draft = object.encode(&key("ns", "x-abcde"), assigned).expect("fits");
     let value = check_spans(&draft);
     assert_eq!(

@@ -80,6 +80,8 @@ label! {
         WritesInFlight = "writes_in_flight",
         /// Open watches.
         Watches = "watches",
+        /// Push streams.
+        Pushes = "pushes",
         /// Bytes of lists being written.
         ListBytes = "list_bytes",
         /// Size of a request's head.
@@ -154,8 +156,54 @@ label! {
         Crd = "crd",
         /// The configuration file.
         Config = "config",
+        /// A shard's pusher.
+        Pushed = "pushed",
         /// Objects whose description is gone.
         Leftover = "leftover",
+    }
+}
+
+label! {
+    /// What a pushed frame came to.
+    FrameOutcome {
+        /// An object created or changed.
+        Put = "put",
+        /// An object removed, by a delete or at the end of a sync.
+        Deleted = "deleted",
+        /// An object that was there already.
+        Unchanged = "unchanged",
+        /// At or below the position.
+        Duplicate = "duplicate",
+        /// Overtaken by a newer state of the object.
+        Stale = "stale",
+        /// Sent before the pusher knew that it has to sync.
+        Ignored = "ignored",
+    }
+}
+
+label! {
+    /// Why a push stream ended.
+    PushEnd {
+        /// The pusher said goodbye.
+        Bye = "bye",
+        /// The pusher went away without a word.
+        Gone = "gone",
+        /// Nothing was heard for too long.
+        Silent = "silent",
+        /// Somebody else holds the shard.
+        Fenced = "fenced",
+        /// Somebody else holds the shard and may not be replaced.
+        Held = "held",
+        /// Another stream of the type began.
+        Superseded = "superseded",
+        /// A frame breaks the rules, or an object is not legal.
+        Invalid = "invalid",
+        /// The store cannot write.
+        Unavailable = "unavailable",
+        /// Something failed inside.
+        Internal = "internal",
+        /// The server is shutting down.
+        Drain = "drain",
     }
 }
 
@@ -209,6 +257,14 @@ label_set! {
 label_set! {
     /// Label set `reason`.
     ByWriteRefusal { reason: WriteRefusal }
+}
+label_set! {
+    /// Label set `outcome`.
+    ByOutcome { outcome: FrameOutcome }
+}
+label_set! {
+    /// Label set `reason`.
+    ByPushEnd { reason: PushEnd }
 }
 label_set! {
     /// Label set `source`.

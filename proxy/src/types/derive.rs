@@ -186,7 +186,7 @@ impl Types {
 }
 
 /// A type as a pusher describes it.
-pub(super) fn pushed_type(name: &TypeName, described: &PushedType) -> TypeInfo {
+pub(crate) fn pushed_type(name: &TypeName, described: &PushedType) -> TypeInfo {
     let kind = String::from(&*described.kind);
     TypeInfo {
         name: name.clone(),

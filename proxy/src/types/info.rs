@@ -77,7 +77,7 @@ impl TypeInfo {
     }
 
     /// Whether kube-apiserver would accept the names and versions; the error says what is wrong.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let group = self.name.group();
         if !group.is_empty() && !group.split('.').all(is_label) {
             return Err(format!("group {group:?} is not a DNS subdomain"));

@@ -32,7 +32,9 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
         if !work.cell.is_managed() {
             // Until now anybody could write the cell, and nobody counted.
             (work.cell.count, work.cell.digest) = (0, Digest::default());
-            objects_of(&self.staged.state, name).for_each(|object| work.add(object));
+            for object in objects_of(&self.staged.state, name) {
+                work.add(object);
+            }
         }
         work.session.phase = Phase::Syncing(Sync { number, seen: HashSet::new(), sweeping: false });
         Step::Go

@@ -64,7 +64,9 @@ fn encode_cell(cell: &Cell) -> Vec<u8> {
     let mut row = Vec::with_capacity(128);
     let flags = u64::from(cell.cut) * CUT + u64::from(cell.described.namespaced) * NAMESPACED;
     let numbers = [flags, cell.generation, cell.position, cell.synced_generation, cell.synced_ms, cell.count];
-    numbers.iter().for_each(|number| row.extend_from_slice(&number.to_le_bytes()));
+    for number in numbers {
+        row.extend_from_slice(&number.to_le_bytes());
+    }
     row.extend_from_slice(&cell.digest.0.to_le_bytes());
     put_text(&mut row, &cell.source);
     put_text(&mut row, &cell.described.version);
@@ -107,7 +109,9 @@ fn encode_tenure(tenure: &Tenure) -> Vec<u8> {
     }
     if let Some(catalog) = &tenure.catalog {
         row.extend_from_slice(&(catalog.len() as u64).to_le_bytes());
-        catalog.iter().for_each(|type_name| put_text(&mut row, &tables::encode_type(type_name)));
+        for type_name in &**catalog {
+            put_text(&mut row, &tables::encode_type(type_name));
+        }
     }
     row
 }

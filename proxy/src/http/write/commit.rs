@@ -86,7 +86,7 @@ fn timed_out() -> ApiError {
 }
 
 /// What a client is told of a batch that failed as a whole.
-pub(super) fn store_error(error: &StorageError) -> ApiError {
+pub(crate) fn store_error(error: &StorageError) -> ApiError {
     match error {
         StorageError::Overloaded => {
             ApiError::too_many_requests("Too many requests, please try again later.", 1)

@@ -130,12 +130,18 @@ impl Origin {
 
     fn encode(&self, object: &Object<'_>, key: &Key, type_info: &TypeInfo) -> Result<Draft, ApiError> {
         let assigned = match self {
-            Self::Copy { uid, created } => {
-                Assigned { uid: uid.as_deref(), creation_timestamp: created.as_deref(), generation: None }
-            }
-            Self::Here { uid, created } => {
-                Assigned { uid: Some(uid), creation_timestamp: Some(created), generation: Some(1) }
-            }
+            Self::Copy { uid, created } => Assigned {
+                uid: uid.as_deref(),
+                creation_timestamp: created.as_deref(),
+                generation: None,
+                original: None,
+            },
+            Self::Here { uid, created } => Assigned {
+                uid: Some(uid),
+                creation_timestamp: Some(created),
+                generation: Some(1),
+                original: None,
+            },
         };
         object.encode(key, assigned).map_err(|error| modify::too_large(&error, type_info, key))
     }

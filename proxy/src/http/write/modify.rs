@@ -44,6 +44,7 @@ pub(super) async fn modify(
         uid: object.uid().is_empty().then(|| current.uid()).filter(|uid| !uid.is_empty()),
         creation_timestamp: created.as_deref().filter(|_| object.creation_timestamp().is_empty()),
         generation: generation.filter(|_| !object.has_generation()),
+        original: None,
     };
     let draft = object.encode(key, assigned).map_err(|error| too_large(&error, type_info, key))?;
     if version == current.resource_version() {

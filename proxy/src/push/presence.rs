@@ -1,0 +1,177 @@
+//! Who was heard when: the one part of fencing that needs a clock (D32).
+//!
+//! A holder may be replaced when nothing was heard of it on any stream of the shard for
+//! [`PushConfig::silence`], when it said goodbye, or when another claims to take over. Terms themselves
+//! are the store's.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use shardcache_storage::Tenure;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::PushConfig;
+
+/// The shards' holders, as far as they were heard.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    opened: Instant,
+    shards: Mutex<HashMap<Box<str>, Heard>>,
+}
+
+#[derive(Debug)]
+struct Heard {
+    /// The term in force; streams of older ones end.
+    term: watch::Sender<u64>,
+    at: Instant,
+    gone: bool,
+    taken_over: Option<Instant>,
+    streams: usize,
+}
+
+/// A stream of a holder, while it lasts.
+pub(crate) struct Attached<'a> {
+    presence: &'a Presence,
+    shard: Box<str>,
+    term: u64,
+    current: watch::Receiver<u64>,
+}
+
+impl Presence {
+    /// Nobody was heard yet; who holds a shard from before gets the whole time to come back.
+    pub(crate) fn new() -> Self {
+        Self { opened: Instant::now(), shards: Mutex::default() }
+    }
+
+    /// The term whose holder may be replaced, or how long that is still off.
+    pub(crate) fn replaceable(
+        &self,
+        shard: &str,
+        tenure: &Tenure,
+        takeover: bool,
+        config: &PushConfig,
+    ) -> Result<u64, Duration> {
+        let shards = self.shards.lock();
+        let heard = shards.get(shard).filter(|heard| *heard.term.borrow() == tenure.term);
+        if heard.is_some_and(|heard| heard.gone) {
+            return Ok(tenure.term);
+        }
+        let left = |since: Instant, time: Duration| time.saturating_sub(since.elapsed());
+        let silent_in = left(heard.map_or(self.opened, |heard| heard.at), config.silence);
+        let takeover_in = shards
+            .get(shard)
+            .and_then(|heard| heard.taken_over)
+            .map_or(Duration::ZERO, |at| left(at, config.takeover_interval));
+        let wait = if takeover { silent_in.min(takeover_in) } else { silent_in };
+        if wait.is_zero() { Ok(tenure.term) } else { Err(wait) }
+    }
+
+    /// A stream of the holder of a term has begun.
+    pub(crate) fn attach(&self, shard: &str, term: u64, took_over: bool) -> Attached<'_> {
+        let now = Instant::now();
+        let mut shards = self.shards.lock();
+        let heard = shards.entry(shard.into()).or_insert_with(|| Heard {
+            term: watch::Sender::new(term),
+            at: now,
+            gone: false,
+            taken_over: None,
+            streams: 0,
+        });
+        // A stream that is late must not call an older term back.
+        if term >= *heard.term.borrow() {
+            if heard.term.send_if_modified(|current| std::mem::replace(current, term) != term) && took_over {
+                heard.taken_over = Some(now);
+            }
+            (heard.at, heard.gone) = (now, false);
+        }
+        heard.streams += 1;
+        Attached { presence: self, shard: shard.into(), term, current: heard.term.subscribe() }
+    }
+
+    /// Seconds since something was heard of the holder of a term, and its open streams.
+    pub(crate) fn of(&self, shard: &str, term: u64) -> Option<(Duration, usize)> {
+        let shards = self.shards.lock();
+        let heard = shards.get(shard).filter(|heard| *heard.term.borrow() == term)?;
+        Some((heard.at.elapsed(), heard.streams))
+    }
+}
+
+impl Attached<'_> {
+    /// Something was heard.
+    pub(crate) fn heard(&self) {
+        self.note(|heard| heard.at = Instant::now());
+    }
+
+    /// The holder goes away in order: another may follow at once.
+    pub(crate) fn goodbye(&self) {
+        self.note(|heard| heard.gone = true);
+    }
+
+    /// Resolves when another term is in force.
+    pub(crate) async fn fenced(&mut self) {
+        let term = self.term;
+        // The sender lives as long as the presence.
+        drop(self.current.wait_for(|current| *current > term).await);
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Heard)) {
+        let mut shards = self.presence.shards.lock();
+        if let Some(heard) = shards.get_mut(&self.shard)
+            && *heard.term.borrow() == self.term
+        {
+            note(heard);
+        }
+    }
+}
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        let mut shards = self.presence.shards.lock();
+        if let Some(heard) = shards.get_mut(&self.shard) {
+            heard.streams -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenure(term: u64) -> Tenure {
+        Tenure { term, ..Tenure::default() }
+    }
+
+    fn wait(presence: &Presence, term: u64, takeover: bool) -> Result<u64, u64> {
+        let config = PushConfig::default();
+        presence.replaceable("amber", &tenure(term), takeover, &config).map_err(|wait| wait.as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d32_a_holder_is_replaced_when_it_is_silent_gone_or_taken_over_from() {
+        let presence = Presence::new();
+        assert_eq!(wait(&presence, 1, false), Err(15), "from the opening on");
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let first = presence.attach("amber", 1, false);
+        assert_eq!(wait(&presence, 1, false), Err(15));
+        tokio::time::advance(Duration::from_secs(14)).await;
+        first.heard();
+        tokio::time::advance(Duration::from_secs(14)).await;
+        assert_eq!(wait(&presence, 1, false), Err(1));
+        assert_eq!(wait(&presence, 1, true), Ok(1), "a takeover needs no silence");
+        let mut second = presence.attach("amber", 2, true);
+        first.heard();
+        assert_eq!(wait(&presence, 2, true), Err(5), "one takeover in five seconds");
+        tokio::time::advance(Duration::from_secs(4)).await;
+        first.goodbye();
+        assert_eq!(wait(&presence, 2, false), Err(11), "an old holder is not heard");
+        second.goodbye();
+        assert_eq!(wait(&presence, 2, false), Ok(2));
+        let third = presence.attach("amber", 3, false);
+        second.fenced().await;
+        drop(first);
+        assert_eq!(presence.of("amber", 3), Some((Duration::ZERO, 2)));
+        drop(third);
+    }
+}

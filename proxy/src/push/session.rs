@@ -1,0 +1,634 @@
+//! One push stream, from its hello to its end.
+//!
+//! Owns the stream's place in the protocol: the next `seq`, the frames that wait, the batches that are
+//! with the store. Reads only while the pusher's window and the server's budget allow it, so a slow store
+//! slows pushers and nobody else. Ends when the pusher says `bye` or goes away, when a rule is broken, when
+//! somebody else holds the shard, when nothing is heard for [`super::PushConfig::idle_timeout`], or when
+//! the server drains.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::BytesMut;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesOrdered;
+use http_body::Body as HttpBody;
+use shardcache_storage::{
+    Attach, CellName, Frames, Op, Open, Push, Pushed, PushedType, StorageError, Tally, Verdict,
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::client::{self, ClientFrame, Hello};
+use super::decode::{self, CellType};
+use super::lines::{LineError, Lines};
+use super::presence::Attached;
+use super::server::ServerFrame;
+use crate::body::{BodyError, Sink};
+use crate::http::limits::Share;
+use crate::http::store_error;
+use crate::metrics::labels::{FrameOutcome, PushEnd};
+use crate::service::Api;
+use crate::status::ApiError;
+use crate::types::pushed_type;
+
+/// Batches of one stream that may be with the store.
+const BATCHES_MAX: usize = 4;
+/// Bytes of one permit of the budget for frames in flight.
+pub(crate) const PERMIT_BYTES: usize = 1 << 10;
+
+/// What a stream is of.
+#[derive(Clone, Debug)]
+pub(crate) enum Subject {
+    /// The shard.
+    Control {
+        /// Its name.
+        shard: Box<str>,
+    },
+    /// One type of it.
+    Cell {
+        /// The shard.
+        shard: Box<str>,
+        /// The type.
+        type_name: shardcache_storage::TypeName,
+        /// Version of the objects that will come.
+        version: String,
+    },
+}
+
+impl Subject {
+    fn shard(&self) -> &str {
+        match self {
+            Self::Control { shard } | Self::Cell { shard, .. } => shard,
+        }
+    }
+}
+
+/// Why a stream ends.
+enum End {
+    /// In order, or the pusher is gone: nothing is to be said.
+    Quiet(PushEnd),
+    /// With a last frame.
+    Told(PushEnd, ServerFrame),
+}
+
+impl From<ApiError> for End {
+    fn from(error: ApiError) -> Self {
+        let end = match error.code {
+            409 => PushEnd::Held,
+            429 | 503 => PushEnd::Unavailable,
+            500 => PushEnd::Internal,
+            _ => PushEnd::Invalid,
+        };
+        Self::Told(end, ServerFrame::Error { status: error.status() })
+    }
+}
+
+impl From<LineError> for End {
+    fn from(error: LineError) -> Self {
+        match error {
+            LineError::TooLong(max) => ApiError::too_large(max as u64).into(),
+            LineError::Broken(_) => Self::Quiet(PushEnd::Gone),
+        }
+    }
+}
+
+/// Serves a stream whose sender may write for the shard.
+pub(crate) async fn serve<B>(
+    api: Arc<Api>,
+    subject: Subject,
+    body: B,
+    mut sink: Sink,
+    _share: Share,
+) -> Result<(), BodyError>
+where
+    B: HttpBody + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let mut lines = Lines::new(body, api.config.push.frame_bytes_max);
+    let end = match begin(&api, &subject, &mut lines).await {
+        Ok((stream, welcome)) => {
+            sink.send(BytesMut::from(&*welcome.line()).freeze().into()).await;
+            match stream {
+                Begun::Control(control) => control.run(&mut lines, &mut sink).await,
+                Begun::Cell(session) => session.run(&mut lines, &mut sink).await,
+            }
+        }
+        Err(end) => end,
+    };
+    let (reason, last) = match end {
+        End::Quiet(reason) => (reason, None),
+        End::Told(reason, frame) => (reason, Some(frame)),
+    };
+    api.metrics.push.ends.get_or_create(&reason.into()).inc();
+    if let Some(frame) = last {
+        tracing::info!(shard = subject.shard(), reason = reason.as_str(), ?frame, "a push stream ends");
+        sink.send(BytesMut::from(&*frame.line()).freeze().into()).await;
+    }
+    Ok(())
+}
+
+enum Begun<'a> {
+    Control(Control<'a>),
+    Cell(Box<Session<'a>>),
+}
+
+/// The hello: who pushes, whether it may, and where it goes on.
+async fn begin<'a, B>(
+    api: &'a Arc<Api>,
+    subject: &Subject,
+    lines: &mut Lines<B>,
+) -> Result<(Begun<'a>, ServerFrame), End>
+where
+    B: HttpBody + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let config = &api.config.push;
+    let first = tokio::time::timeout(config.silence, lines.next()).await.map_err(|_| silent())??;
+    let Some(first) = first else { return Err(End::Quiet(PushEnd::Gone)) };
+    let (seq, frame) = client::read(&first).map_err(ApiError::bad_request)?;
+    let ClientFrame::Hello(hello) = frame else {
+        return Err(ApiError::bad_request("type: the first frame of a stream is a hello").into());
+    };
+    check_seq(seq, 1)?;
+    let shard = subject.shard();
+    let tenure = api.cache.snapshot().state.tenure(shard).cloned().unwrap_or_default();
+    let replaceable = api.presence.replaceable(shard, &tenure, hello.takeover, config);
+    let attach = Attach {
+        shard: shard.into(),
+        holder: hello.holder.as_str().into(),
+        instance: hello.instance.as_str().into(),
+        election: hello.election.clone(),
+        replaces: replaceable.ok(),
+    };
+    let attached = api.store.push(Push::Attach(attach)).await.map_err(|error| store_error(&error))?;
+    let term = attached.tenure.term;
+    match attached.verdict {
+        Verdict::Held => {
+            let holder = &attached.tenure.holder;
+            let wait = replaceable.err().unwrap_or(config.silence).as_secs().max(1);
+            let message = format!(
+                "shard {shard} is held by {holder}; it may be replaced in {wait} s if nothing is heard"
+            );
+            let mut error = ApiError::new(409, "Conflict", message);
+            error.details.retry_after_seconds = wait as u32;
+            return Err(error.into());
+        }
+        Verdict::Fenced => return Err(fenced(&attached)),
+        _ => {}
+    }
+    let presence = api.presence.attach(shard, term, hello.takeover && term > tenure.term);
+    let window = config.window_bytes as u64;
+    match subject {
+        Subject::Control { shard } => {
+            let welcome = ServerFrame::Welcome {
+                term,
+                window,
+                r#gen: None,
+                position: None,
+                need_sync: false,
+                reason: None,
+                count: None,
+                digest: None,
+            };
+            Ok((Begun::Control(Control { api, shard: shard.clone(), term, presence, seq: 1 }), welcome))
+        }
+        Subject::Cell { .. } => {
+            let cell = cell_type(api, subject, &hello)?;
+            let session = open(api, cell, &hello, term, presence).await?;
+            Ok(session)
+        }
+    }
+}
+
+async fn open<'a>(
+    api: &'a Arc<Api>,
+    cell: CellType,
+    hello: &Hello,
+    term: u64,
+    presence: Attached<'a>,
+) -> Result<(Begun<'a>, ServerFrame), End> {
+    if hello.source.is_empty() {
+        return Err(ApiError::bad_request("source: is required on the stream of a type").into());
+    }
+    let name = CellName::new(&cell.shard, cell.name.clone());
+    let described = PushedType {
+        version: cell.version.as_str().into(),
+        kind: cell.kind.as_str().into(),
+        namespaced: cell.namespaced,
+    };
+    let source = hello.source.as_str().into();
+    let open = Open { cell: name.clone(), term, source, source_head: hello.source_head, described };
+    let opened = api.store.push(Push::Open(open)).await.map_err(|error| store_error(&error))?;
+    let reason = match &opened.verdict {
+        Verdict::Done => None,
+        Verdict::Resync(reason) => Some(reason.to_string()),
+        _ => return Err(fenced(&opened)),
+    };
+    let known = opened.cell.clone().unwrap_or_default();
+    let window = api.config.push.window_bytes;
+    let welcome = ServerFrame::Welcome {
+        term,
+        window: window as u64,
+        r#gen: Some(known.generation),
+        position: reason.is_none().then(|| known.position.to_string()),
+        need_sync: reason.is_some(),
+        reason: reason.clone(),
+        count: Some(known.count),
+        digest: Some(known.digest.to_string()),
+    };
+    let session = Session {
+        api,
+        cell,
+        name,
+        term,
+        number: opened.session,
+        presence,
+        seq: 1,
+        window,
+        unacked: 0,
+        waiting: Batch::default(),
+        running: FuturesOrdered::new(),
+        sent: VecDeque::new(),
+        sync_end: None,
+        barrier: u64::from(reason.is_none()),
+    };
+    Ok((Begun::Cell(Box::new(session)), welcome))
+}
+
+/// What the stream's objects are: as the server serves the type already, or else as the pusher says.
+fn cell_type(api: &Api, subject: &Subject, hello: &Hello) -> Result<CellType, ApiError> {
+    let Subject::Cell { shard, type_name, version } = subject else {
+        return Err(ApiError::internal("a control stream has no type"));
+    };
+    let said = hello.kind.as_ref().zip(hello.namespaced);
+    let known = &api.cache.snapshot().types;
+    let (kind, namespaced) = match (said, known.known_in(shard, type_name)) {
+        (None, None) => {
+            return Err(ApiError::bad_request(format!(
+                "kind, scope: are required, because the type {} is unknown here",
+                type_name.qualified()
+            )));
+        }
+        (Some((kind, namespaced)), Some((known, true)))
+            if *kind != known.kind || namespaced != known.namespaced =>
+        {
+            return Err(ApiError::bad_request(format!(
+                "kind, scope: {} is a {} {} here",
+                type_name.qualified(),
+                if known.namespaced { "Namespaced" } else { "Cluster" },
+                known.kind
+            )));
+        }
+        (Some((kind, namespaced)), _) => (kind.clone(), namespaced),
+        (None, Some((known, _))) => (known.kind.clone(), known.namespaced),
+    };
+    let info = pushed_type(
+        type_name,
+        &PushedType { version: version.as_str().into(), kind: kind.as_str().into(), namespaced },
+    );
+    info.check().map_err(ApiError::bad_request)?;
+    Ok(CellType {
+        shard: shard.clone(),
+        name: type_name.clone(),
+        api_version: info.api_version(version),
+        version: version.clone(),
+        kind,
+        namespaced,
+    })
+}
+
+/// The control stream of a shard.
+struct Control<'a> {
+    api: &'a Api,
+    shard: Box<str>,
+    term: u64,
+    presence: Attached<'a>,
+    seq: u64,
+}
+
+impl Control<'_> {
+    async fn run<B>(mut self, lines: &mut Lines<B>, sink: &mut Sink) -> End
+    where
+        B: HttpBody + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let idle = self.api.config.push.idle_timeout;
+        loop {
+            let line = tokio::select! {
+                biased;
+                () = self.api.drained() => return draining(),
+                () = self.presence.fenced() => return self.replaced(),
+                line = tokio::time::timeout(idle, lines.next()) => line,
+            };
+            match self.frame(line).await {
+                Ok(ack) => sink.send(BytesMut::from(&*ack.line()).freeze().into()).await,
+                Err(end) => return end,
+            }
+        }
+    }
+
+    async fn frame(
+        &mut self,
+        line: Result<Result<Option<BytesMut>, LineError>, tokio::time::error::Elapsed>,
+    ) -> Result<ServerFrame, End> {
+        let Some(line) = line.map_err(|_| silent())?? else { return Err(End::Quiet(PushEnd::Gone)) };
+        self.presence.heard();
+        let (seq, frame) = client::read(&line).map_err(ApiError::bad_request)?;
+        self.seq += 1;
+        check_seq(seq, self.seq)?;
+        let version = match frame {
+            ClientFrame::Catalog(types) => {
+                let push = Push::Catalog { shard: self.shard.clone(), term: self.term, types };
+                let pushed = self.api.store.push(push).await.map_err(|error| store_error(&error))?;
+                if pushed.verdict != Verdict::Done {
+                    return Err(fenced(&pushed));
+                }
+                pushed.version
+            }
+            ClientFrame::Progress { at: None, barrier: None } => self.api.cache.snapshot().resource_version(),
+            ClientFrame::Bye => {
+                self.presence.goodbye();
+                return Err(End::Quiet(PushEnd::Bye));
+            }
+            _ => return Err(ApiError::bad_request("type: not on a control stream").into()),
+        };
+        Ok(ServerFrame::Ack { seq, position: None, cache_rv: version.to_string() })
+    }
+
+    fn replaced(&self) -> End {
+        replaced(self.api, &self.shard)
+    }
+}
+
+/// The stream of a cell.
+struct Session<'a> {
+    api: &'a Api,
+    cell: CellType,
+    name: CellName,
+    term: u64,
+    /// Number of the session at the writer.
+    number: u64,
+    presence: Attached<'a>,
+    /// Number of the last frame.
+    seq: u64,
+    window: usize,
+    /// Bytes of frames that no ack has told of.
+    unacked: usize,
+    waiting: Batch,
+    running: FuturesOrdered<BoxFuture<'static, Result<Pushed, StorageError>>>,
+    /// What is with the store, in order.
+    sent: VecDeque<Sent>,
+    /// The end of a sync that is with the store: nothing follows it before it is done.
+    sync_end: Option<Op>,
+    /// The barrier to be asked for; 0: none.
+    barrier: u64,
+}
+
+/// Frames that are about to be handed to the store.
+#[derive(Default)]
+struct Batch {
+    ops: Vec<Op>,
+    bytes: usize,
+}
+
+/// A batch that is with the store.
+struct Sent {
+    seq: u64,
+    bytes: usize,
+    /// Its part of the server's budget.
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Session<'_> {
+    async fn run<B>(mut self, lines: &mut Lines<B>, sink: &mut Sink) -> End
+    where
+        B: HttpBody + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        self.api.metrics.push.sessions.inc();
+        let end = loop {
+            if let Err(end) = self.turn(lines, sink).await {
+                break end;
+            }
+        };
+        self.api.metrics.push.sessions.dec();
+        end
+    }
+
+    /// Does the next thing there is to do.
+    async fn turn<B>(&mut self, lines: &mut Lines<B>, sink: &mut Sink) -> Result<(), End>
+    where
+        B: HttpBody + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        if self.barrier > 0 {
+            let id = std::mem::take(&mut self.barrier);
+            tell(sink, &ServerFrame::Barrier { id }).await;
+        }
+        let reads = self.running.len() < BATCHES_MAX && self.unacked < self.window && self.sync_end.is_none();
+        tokio::select! {
+            biased;
+            () = self.api.drained() => Err(draining()),
+            () = self.presence.fenced() => Err(replaced(self.api, &self.cell.shard)),
+            Some(done) = self.running.next(), if !self.running.is_empty() => self.done(done, sink).await,
+            line = tokio::time::timeout(self.api.config.push.idle_timeout, lines.next()), if reads => {
+                match line.map_err(|_| silent())?? {
+                    Some(line) => self.take(&line, lines, sink).await,
+                    None => Err(End::Quiet(PushEnd::Gone)),
+                }
+            }
+        }
+    }
+
+    /// Takes a line and all others that are here already, and hands them over.
+    async fn take<B>(&mut self, line: &[u8], lines: &mut Lines<B>, sink: &mut Sink) -> Result<(), End>
+    where
+        B: HttpBody + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        self.presence.heard();
+        let mut wrong = self.add(line).err();
+        while wrong.is_none() && self.sync_end.is_none() && !self.is_full() {
+            match lines.buffered() {
+                Ok(Some(line)) => wrong = self.add(&line).err(),
+                Ok(None) => break,
+                Err(error) => wrong = Some(error.into()),
+            }
+        }
+        // What came before the frame that is wrong, or the goodbye, is still done.
+        self.hand_over(sink).await;
+        let Some(end) = wrong else { return Ok(()) };
+        while let Some(done) = self.running.next().await {
+            self.done(done, sink).await?;
+        }
+        Err(end)
+    }
+
+    fn is_full(&self) -> bool {
+        decode::is_full(self.waiting.ops.len(), self.waiting.bytes, &self.api.config.push)
+    }
+
+    /// Adds one frame to the batch.
+    fn add(&mut self, line: &[u8]) -> Result<(), End> {
+        let (seq, frame) = client::read(line).map_err(ApiError::bad_request)?;
+        check_seq(seq, self.seq + 1)?;
+        let op = match frame {
+            ClientFrame::Upsert(upsert) => self.cell.upsert(&upsert)?,
+            ClientFrame::Delete(delete) => self.cell.delete(&delete)?,
+            ClientFrame::SyncStart { sync } => Op::SyncStart { sync },
+            ClientFrame::SyncEnd { sync, version, sum, allow_empty } => {
+                let op = Op::SyncEnd { sync, version, count: sum.count, digest: sum.digest, allow_empty };
+                self.sync_end = Some(op.clone());
+                op
+            }
+            ClientFrame::Progress { at: Some((version, sum)), .. } => {
+                Op::Progress { version, count: sum.count, digest: sum.digest }
+            }
+            ClientFrame::Progress { at: None, .. } => {
+                return Err(ApiError::bad_request("rv: is required on the stream of a type").into());
+            }
+            ClientFrame::Bye => {
+                self.seq = seq;
+                return Err(End::Quiet(PushEnd::Bye));
+            }
+            ClientFrame::Hello(_) | ClientFrame::Catalog(_) => {
+                return Err(ApiError::bad_request("type: not here on the stream of a type").into());
+            }
+        };
+        self.seq = seq;
+        self.waiting.bytes += decode::size(&op);
+        self.waiting.ops.push(op);
+        self.api.metrics.push.bytes.inc_by(line.len() as u64);
+        Ok(())
+    }
+
+    async fn hand_over(&mut self, sink: &mut Sink) {
+        let Batch { ops, bytes } = std::mem::take(&mut self.waiting);
+        if ops.is_empty() {
+            return;
+        }
+        let permit = self.permit(bytes, sink).await;
+        self.unacked += bytes;
+        self.sent.push_back(Sent { seq: self.seq, bytes, _permit: permit });
+        self.submit(ops);
+    }
+
+    /// A part of the server's budget for what waits; the pusher is told to slow down if it has to wait.
+    async fn permit(&mut self, bytes: usize, sink: &mut Sink) -> Option<OwnedSemaphorePermit> {
+        let budget = &self.api.push_budget;
+        let most = self.api.config.push.bytes_in_flight_max / PERMIT_BYTES;
+        let wanted = bytes.div_ceil(PERMIT_BYTES).clamp(1, most.max(1)) as u32;
+        let full = self.api.config.push.window_bytes;
+        if let Ok(permit) = Arc::clone(budget).try_acquire_many_owned(wanted) {
+            if self.window < full && budget.available_permits() > most / 2 {
+                self.window = full;
+                tell(sink, &ServerFrame::Throttle { window: full as u64 }).await;
+            }
+            return Some(permit);
+        }
+        self.api.metrics.push.throttled.inc();
+        let less = (self.window / 2).max(self.api.config.push.frame_bytes_max.min(full));
+        if less < self.window {
+            self.window = less;
+            tell(sink, &ServerFrame::Throttle { window: less as u64 }).await;
+        }
+        Arc::clone(budget).acquire_many_owned(wanted).await.ok()
+    }
+
+    fn submit(&mut self, ops: Vec<Op>) {
+        let frames =
+            Frames { cell: self.name.clone(), term: self.term, session: self.number, ops, now_ms: now_ms() };
+        self.running.push_back(self.api.store.push(Push::Frames(frames)));
+    }
+
+    /// The store has done the oldest batch.
+    async fn done(&mut self, done: Result<Pushed, StorageError>, sink: &mut Sink) -> Result<(), End> {
+        let pushed = done.map_err(|error| store_error(&error))?;
+        self.count(&pushed.tally);
+        if pushed.verdict == Verdict::Sweeping
+            && let Some(op) = self.sync_end.clone()
+        {
+            // The same again, until nothing is left to be removed; its batch stays the oldest.
+            self.submit(vec![op]);
+            return Ok(());
+        }
+        self.sync_end = None;
+        let sent = self.sent.pop_front().expect("as many as are running");
+        self.unacked -= sent.bytes;
+        let cell = pushed.cell.clone().unwrap_or_default();
+        match &pushed.verdict {
+            Verdict::Fenced | Verdict::Held => return Err(fenced(&pushed)),
+            Verdict::Superseded => {
+                let error = ApiError::new(
+                    409,
+                    "Conflict",
+                    "another stream of this type has begun, or it was released",
+                );
+                return Err(End::Told(PushEnd::Superseded, ServerFrame::Error { status: error.status() }));
+            }
+            Verdict::Broken(problem) => return Err(ApiError::bad_request(&**problem).into()),
+            Verdict::Resync(reason) => {
+                self.api.metrics.push.resyncs.inc();
+                tracing::warn!(cell = ?self.name, %reason, "the copy is not the source: it is synced again");
+                tell(sink, &ServerFrame::Resync { reason: reason.to_string() }).await;
+            }
+            Verdict::Done | Verdict::Sweeping => {}
+        }
+        let position = cell.cut.then(|| cell.position.to_string());
+        tell(sink, &ServerFrame::Ack { seq: sent.seq, position, cache_rv: pushed.version.to_string() }).await;
+        Ok(())
+    }
+
+    fn count(&self, tally: &Tally) {
+        let Tally { put, deleted, unchanged, duplicate, stale, ignored } = *tally;
+        for (outcome, count) in [
+            (FrameOutcome::Put, put),
+            (FrameOutcome::Deleted, deleted),
+            (FrameOutcome::Unchanged, unchanged),
+            (FrameOutcome::Duplicate, duplicate),
+            (FrameOutcome::Stale, stale),
+            (FrameOutcome::Ignored, ignored),
+        ] {
+            self.api.metrics.push.frames.get_or_create(&outcome.into()).inc_by(count);
+        }
+    }
+}
+
+async fn tell(sink: &mut Sink, frame: &ServerFrame) {
+    sink.send(BytesMut::from(&*frame.line()).freeze().into()).await;
+}
+
+fn check_seq(found: u64, expected: u64) -> Result<(), ApiError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!("seq: is {found}, but {expected} is next")))
+}
+
+fn silent() -> End {
+    let error = ApiError::timeout("nothing was heard on this stream for too long", 0);
+    End::Told(PushEnd::Silent, ServerFrame::Error { status: error.status() })
+}
+
+fn draining() -> End {
+    let error = ApiError::unavailable("the server is shutting down", 1);
+    End::Told(PushEnd::Drain, ServerFrame::Error { status: error.status() })
+}
+
+fn fenced(pushed: &Pushed) -> End {
+    let (term, holder) = (pushed.tenure.term, pushed.tenure.holder.to_string());
+    End::Told(PushEnd::Fenced, ServerFrame::Fenced { term, holder })
+}
+
+fn replaced(api: &Api, shard: &str) -> End {
+    let tenure = api.cache.snapshot().state.tenure(shard).cloned().unwrap_or_default();
+    End::Told(PushEnd::Fenced, ServerFrame::Fenced { term: tenure.term, holder: tenure.holder.to_string() })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the end of a sync is noted for people, by the wall clock")]
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
+}
