@@ -18,7 +18,7 @@ use crate::cli::{LogFormat, QuickRepair, ServeArgs, Settings, StorageKind};
 use crate::failure::Failure;
 use crate::units::{Size, Time};
 
-mod tls;
+pub(crate) mod tls;
 mod tokens;
 
 pub use tls::TlsConfig;

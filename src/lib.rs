@@ -13,5 +13,6 @@ pub mod embedded;
 pub mod failure;
 pub mod instance;
 mod listener;
+pub mod replicate;
 pub mod telemetry;
 pub mod units;

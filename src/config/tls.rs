@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -60,6 +60,36 @@ pub(super) fn load(settings: &Settings) -> Result<Option<TlsConfig>, Failure> {
         .map_err(|error| Failure::file("tls-private-key-file", key, error))?;
     rustls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Some(TlsConfig { rustls: Arc::new(rustls), cert_file: cert.clone() }))
+}
+
+/// TLS as a client speaks it to a cache, HTTP/2 only; `identity` is a certificate chain and its key.
+pub(crate) fn client(
+    ca: Option<&Path>,
+    identity: Option<&(PathBuf, PathBuf)>,
+) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    let trusted = match ca {
+        Some(path) => certificates("cache-ca-file", path).map_err(|failure| failure.line())?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    for certificate in trusted {
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some((cert, key)) => {
+            let chain = certificates("cache-client-cert-file", cert).map_err(|failure| failure.line())?;
+            let key = PrivateKeyDer::from_pem_file(key)
+                .map_err(|error| Failure::file("cache-client-key-file", key, error).line())?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
 }
 
 fn certificates(flag: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {

@@ -13,6 +13,7 @@ mod kube_client;
 mod model_http;
 mod real_data;
 mod refusals;
+mod replicate;
 mod settings;
 mod stand;
 mod tidy;

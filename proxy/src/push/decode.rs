@@ -100,15 +100,6 @@ impl CellType {
     }
 }
 
-/// About what a frame occupies while it waits for the store, in bytes.
-pub(crate) fn size(op: &Op) -> usize {
-    const SMALL: usize = 256;
-    match op {
-        Op::Upsert { draft, .. } => SMALL + draft.size(),
-        _ => SMALL,
-    }
-}
-
 /// Whether so many bytes are a batch that should not wait for more.
 pub(crate) fn is_full(ops: usize, bytes: usize, config: &PushConfig) -> bool {
     const OPS_MAX: usize = 1024;

@@ -498,7 +498,7 @@ impl Session<'_> {
             }
         };
         self.seq = seq;
-        self.waiting.bytes += decode::size(&op);
+        self.waiting.bytes += line.len() + 1;
         self.waiting.ops.push(op);
         self.api.metrics.push.bytes.inc_by(line.len() as u64);
         Ok(())

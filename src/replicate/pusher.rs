@@ -1,0 +1,233 @@
+//! The pusher's side of one cell's stream, without a clock or a socket: what was sent, what the server has
+//! said of it, and what the copy must look like.
+//!
+//! ```text
+//! source events ──► Pusher ──► frames (taken with `take`)
+//! server frames ──► Pusher ──► what to do next
+//! ```
+
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+
+use shardcache_proxy::push::client::{ClientFrame, Delete, Hello, Sum, Upsert};
+use shardcache_storage::{Digest, KeyParts, entry_digest};
+
+/// One object's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place<'a> {
+    pub(super) cluster: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+}
+
+impl Place<'_> {
+    fn parts(&self) -> KeyParts<'_> {
+        KeyParts { shard: "", cluster: self.cluster, namespace: self.namespace, name: self.name }
+    }
+
+    /// Stands for the key in the mirror; two keys with one are as likely as two equal digests.
+    fn id(&self) -> u128 {
+        entry_digest(self.parts(), "", 0).0
+    }
+}
+
+/// What was sent and not deleted: 32 bytes an object, not the objects.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mirror {
+    entries: HashMap<u128, Digest>,
+    sum: Sum,
+}
+
+impl Mirror {
+    pub(super) fn sum(&self) -> Sum {
+        self.sum
+    }
+
+    pub(super) fn put(&mut self, place: Place<'_>, uid: &str, version: u64) {
+        let entry = entry_digest(place.parts(), uid, version);
+        match self.entries.insert(place.id(), entry) {
+            Some(old) => self.sum.digest = self.sum.digest.without(old),
+            None => self.sum.count += 1,
+        }
+        self.sum.digest = self.sum.digest.with(entry);
+    }
+
+    /// Whether there was such an object.
+    pub(super) fn remove(&mut self, place: Place<'_>) -> bool {
+        let Some(old) = self.entries.remove(&place.id()) else { return false };
+        self.sum.count -= 1;
+        self.sum.digest = self.sum.digest.without(old);
+        true
+    }
+
+    pub(super) fn has(&self, place: Place<'_>) -> bool {
+        self.entries.contains_key(&place.id())
+    }
+}
+
+/// One stream of one cell.
+#[derive(Debug)]
+pub(super) struct Pusher {
+    seq: u64,
+    window: usize,
+    /// Frames without an ack: number and bytes.
+    unacked: VecDeque<(u64, usize)>,
+    unacked_bytes: usize,
+    out: Vec<u8>,
+    mirror: Mirror,
+    /// Everything of the source up to here was sent.
+    position: u64,
+    /// Below this the mirror is ahead of the position: what was sent before is being sent again.
+    settled: u64,
+    sync: Option<(u64, Mirror)>,
+    syncs: u64,
+}
+
+impl Pusher {
+    /// A stream that begins with this hello.
+    pub(super) fn new(hello: Hello) -> Self {
+        let mut pusher = Self {
+            seq: 0,
+            window: usize::MAX,
+            unacked: VecDeque::new(),
+            unacked_bytes: 0,
+            out: Vec::new(),
+            mirror: Mirror::default(),
+            position: 0,
+            settled: 0,
+            sync: None,
+            syncs: 0,
+        };
+        pusher.send(&ClientFrame::Hello(Box::new(hello)));
+        pusher
+    }
+
+    /// The server goes on at `position` with what `mirror` has; the mirror may be of a later one.
+    pub(super) fn resume(&mut self, position: u64, mirror: Mirror, mirrored: u64) {
+        (self.position, self.settled, self.mirror) = (position, mirrored, mirror);
+    }
+
+    /// Takes the window of a welcome or a throttle.
+    pub(super) fn set_window(&mut self, bytes: u64) {
+        self.window = usize::try_from(bytes).unwrap_or(usize::MAX);
+    }
+
+    /// Everything up to a frame is durable.
+    pub(super) fn acked(&mut self, seq: u64) {
+        while let Some((number, bytes)) = self.unacked.front().copied()
+            && number <= seq
+        {
+            self.unacked.pop_front();
+            self.unacked_bytes -= bytes;
+        }
+    }
+
+    /// Whether another frame may be made now.
+    pub(super) fn may_send(&self) -> bool {
+        self.unacked_bytes < self.window && self.out.len() < OUT_MAX
+    }
+
+    /// Whether everything that was sent is durable.
+    pub(super) fn is_idle(&self) -> bool {
+        self.unacked.is_empty()
+    }
+
+    /// The bytes to be sent.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+
+    pub(super) fn has_output(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub(super) fn is_syncing(&self) -> bool {
+        self.sync.is_some()
+    }
+
+    /// The mirror and the position it is of, to begin another stream with; nothing in the middle of a sync.
+    pub(super) fn into_mirror(self) -> Option<(Mirror, u64)> {
+        let complete = self.sync.is_none() && self.position > 0;
+        complete.then_some((self.mirror, self.position.max(self.settled)))
+    }
+
+    /// A complete list of the source begins.
+    pub(super) fn sync_start(&mut self) {
+        self.syncs += 1;
+        self.sync = Some((self.syncs, Mirror::default()));
+        self.send(&ClientFrame::SyncStart { sync: self.syncs });
+    }
+
+    /// The list was complete, and of this version.
+    pub(super) fn sync_end(&mut self, version: u64) {
+        let Some((sync, mirror)) = self.sync.take() else { return };
+        let sum = mirror.sum();
+        (self.mirror, self.position, self.settled) = (mirror, version, 0);
+        let allow_empty = sum.count == 0;
+        self.send(&ClientFrame::SyncEnd { sync, version, sum, allow_empty });
+    }
+
+    /// An object of the source, as JSON.
+    pub(super) fn upsert(&mut self, place: Place<'_>, uid: &str, version: u64, object: &str) {
+        match &mut self.sync {
+            Some((_, mirror)) => mirror.put(place, uid, version),
+            None => {
+                self.mirror.put(place, uid, version);
+                self.position = version;
+            }
+        }
+        self.send(&ClientFrame::Upsert(Upsert {
+            version,
+            cluster: Cow::Borrowed(place.cluster),
+            namespace: None,
+            name: None,
+            object,
+        }));
+    }
+
+    /// An object left the source, or what of it is wanted; of what was never sent only the version counts.
+    pub(super) fn remove(&mut self, place: Place<'_>, uid: &str, version: u64) {
+        // While events are sent again, the mirror may have lost the object already.
+        let known = self.mirror.has(place) || version <= self.settled;
+        self.mirror.remove(place);
+        self.position = version;
+        if known {
+            self.send(&ClientFrame::Delete(Delete {
+                version,
+                cluster: Cow::Borrowed(place.cluster),
+                namespace: Cow::Borrowed(place.namespace),
+                name: Cow::Borrowed(place.name),
+                uid: Cow::Borrowed(uid),
+            }));
+        }
+    }
+
+    /// The source has had no other event up to a version.
+    pub(super) fn reached(&mut self, version: u64) {
+        self.position = self.position.max(version);
+    }
+
+    /// Says how far the stream is: the sign of life, and the answer to a barrier.
+    pub(super) fn progress(&mut self, barrier: Option<u64>) {
+        if self.sync.is_none() && self.position > 0 && self.position >= self.settled {
+            let at = (self.position, self.mirror.sum());
+            self.send(&ClientFrame::Progress { at: Some(at), barrier });
+        }
+    }
+
+    fn send(&mut self, frame: &ClientFrame<'_>) {
+        self.seq += 1;
+        let before = self.out.len();
+        frame.write(self.seq, &mut self.out);
+        let bytes = self.out.len() - before;
+        self.unacked.push_back((self.seq, bytes));
+        self.unacked_bytes += bytes;
+    }
+}
+
+/// Bytes of frames that may wait for the connection.
+const OUT_MAX: usize = 256 << 10;

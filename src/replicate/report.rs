@@ -1,0 +1,136 @@
+//! How far a replicator is: for people, for `/metrics` and for `/readyz`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::selection::Resource;
+
+/// Where a type is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// A stream is being opened.
+    Connecting,
+    /// A complete list is being sent; about so many objects are left.
+    Syncing {
+        /// Objects that the source has not listed yet, as far as it says.
+        remaining: u64,
+    },
+    /// Every event is sent as it comes.
+    Live,
+    /// The source or the cache failed; it is tried again.
+    Waiting,
+}
+
+/// One type's numbers.
+#[derive(Clone, Debug)]
+pub struct TypeReport {
+    /// Where it is.
+    pub phase: Phase,
+    /// Objects sent since the last stream or list began.
+    pub objects: u64,
+    /// When that was.
+    pub since: Instant,
+}
+
+/// What a replicator is doing. Shared by all of its tasks.
+#[derive(Debug, Default)]
+pub struct Report {
+    types: Mutex<BTreeMap<String, TypeReport>>,
+    objects: AtomicU64,
+    bytes: AtomicU64,
+    resyncs: AtomicU64,
+    failures: AtomicU64,
+    term: AtomicU64,
+}
+
+impl Report {
+    pub(super) fn phase(&self, resource: &Resource, phase: Phase) {
+        let mut types = self.types.lock();
+        let known = types.entry(resource.to_string()).or_insert_with(|| TypeReport {
+            phase,
+            objects: 0,
+            since: Instant::now(),
+        });
+        let begins = matches!(phase, Phase::Syncing { .. }) && !matches!(known.phase, Phase::Syncing { .. });
+        if begins {
+            (known.objects, known.since) = (0, Instant::now());
+        }
+        known.phase = phase;
+    }
+
+    pub(super) fn pushed(&self, resource: &Resource, bytes: usize) {
+        self.objects.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(known) = self.types.lock().get_mut(&resource.to_string()) {
+            known.objects += 1;
+        }
+    }
+
+    pub(super) fn resynced(&self) {
+        self.resyncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn failed(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The term in which the shard is held; 0 while it is not.
+    pub(super) fn holds(&self, term: u64) {
+        self.term.store(term, Ordering::Relaxed);
+    }
+
+    /// Every type, by name.
+    pub fn types(&self) -> BTreeMap<String, TypeReport> {
+        self.types.lock().clone()
+    }
+
+    /// The term in which the shard is held; 0 while it is not.
+    pub fn term(&self) -> u64 {
+        self.term.load(Ordering::Relaxed)
+    }
+
+    /// Whether every type is live.
+    pub fn is_live(&self) -> bool {
+        let types = self.types.lock();
+        self.term() > 0 && !types.is_empty() && types.values().all(|known| known.phase == Phase::Live)
+    }
+
+    /// In the format of Prometheus.
+    pub fn metrics(&self) -> String {
+        let types = self.types.lock();
+        let count = |pick: fn(&Phase) -> bool| types.values().filter(|known| pick(&known.phase)).count();
+        let mut text = String::new();
+        for (name, kind, help, value) in [
+            ("objects_total", "counter", "Objects sent", self.objects.load(Ordering::Relaxed)),
+            ("bytes_total", "counter", "Bytes of objects sent", self.bytes.load(Ordering::Relaxed)),
+            (
+                "resyncs_total",
+                "counter",
+                "How often the cache asked for everything again",
+                self.resyncs.load(Ordering::Relaxed),
+            ),
+            (
+                "failures_total",
+                "counter",
+                "Streams that ended with an error",
+                self.failures.load(Ordering::Relaxed),
+            ),
+            ("term", "gauge", "Term in which the shard is held, 0 while it is not", self.term()),
+            (
+                "types_live",
+                "gauge",
+                "Types whose every event is sent",
+                count(|phase| *phase == Phase::Live) as u64,
+            ),
+            ("types", "gauge", "Types", types.len() as u64),
+        ] {
+            text.push_str(&format!(
+                "# HELP shardcache_replicate_{name} {help}\n# TYPE shardcache_replicate_{name} {kind}\nshardcache_replicate_{name} {value}\n"
+            ));
+        }
+        text
+    }
+}

@@ -1,0 +1,255 @@
+//! The API server whose objects are pushed: complete lists in pages, watches, and its newest version.
+//!
+//! Lists are quorum reads (no resourceVersion is sent). Objects are handed on as the bytes they came in; no
+//! more than a page of them is held.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use shardcache_proxy::push::client::number;
+use shardcache_proxy::push::lines::Lines;
+use std::borrow::Cow;
+
+use super::selection::Resource;
+
+/// Objects of a page.
+const PAGE: usize = 500;
+/// Longest time a watch is asked to last.
+const WATCH_TIME: Duration = Duration::from_secs(300);
+/// Time for a request that is not a watch.
+const REQUEST_TIME: Duration = Duration::from_secs(60);
+/// Bytes of one event: an object, and what a watch adds.
+const LINE_MAX: usize = 16 << 20;
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// Why the source did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SourceError {
+    /// The version asked for is gone (410).
+    #[error("the source has forgotten this version")]
+    Expired,
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for SourceError {
+    fn from(problem: String) -> Self {
+        Self::Failed(problem)
+    }
+}
+
+/// One type at a source. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Source {
+    client: Client,
+    /// Of the type's version.
+    base: String,
+    /// Of the type.
+    path: String,
+    plural: String,
+    selectors: String,
+}
+
+/// A page of a list.
+pub(super) struct Page {
+    bytes: Bytes,
+}
+
+/// A page, read.
+#[derive(Deserialize)]
+pub(super) struct PageContent<'a> {
+    metadata: ListMeta,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMeta {
+    resource_version: String,
+    r#continue: String,
+    remaining_item_count: Option<u64>,
+}
+
+impl PageContent<'_> {
+    pub(super) fn version(&self) -> Result<u64, String> {
+        number("metadata.resourceVersion", &self.metadata.resource_version)
+    }
+
+    pub(super) fn next(&self) -> Option<&str> {
+        Some(&*self.metadata.r#continue).filter(|token| !token.is_empty())
+    }
+
+    pub(super) fn remaining(&self) -> u64 {
+        self.metadata.remaining_item_count.unwrap_or(0)
+    }
+
+    pub(super) fn items(&self) -> impl Iterator<Item = &str> {
+        self.items.iter().flatten().map(|item| item.get())
+    }
+}
+
+impl Page {
+    pub(super) fn read(&self) -> Result<PageContent<'_>, String> {
+        serde_json::from_slice(&self.bytes).map_err(|error| format!("a list cannot be read: {error}"))
+    }
+}
+
+/// One event of a watch, as it stands in a line.
+#[derive(Deserialize)]
+pub(super) struct WatchLine<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct TypeList {
+    resources: Vec<ServedType>,
+}
+
+#[derive(Deserialize)]
+struct ServedType {
+    name: String,
+    kind: String,
+    namespaced: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StatusBody {
+    code: u16,
+    message: String,
+}
+
+/// The lines of an open watch.
+pub(super) type WatchLines = Lines<Body>;
+
+impl Source {
+    pub(super) fn new(client: Client, resource: &Resource, prefix: &str) -> Self {
+        let base = match &*resource.group {
+            "" => format!("{prefix}/api/{}", resource.version),
+            group => format!("{prefix}/apis/{group}/{}", resource.version),
+        };
+        let mut selectors = String::new();
+        for (name, value) in
+            [("labelSelector", &resource.label_selector), ("fieldSelector", &resource.field_selector)]
+        {
+            if let Some(value) = value {
+                selectors.push_str(&format!("&{name}={}", escaped(value)));
+            }
+        }
+        let plural = resource.plural.clone();
+        Self { client, path: format!("{base}/{plural}"), base, plural, selectors }
+    }
+
+    /// Kind of the type, and whether it has namespaces.
+    pub(super) async fn describe(&self) -> Result<(String, bool), SourceError> {
+        let page = self.fetch(self.base.clone(), "application/json").await?;
+        let types: TypeList = serde_json::from_slice(&page.bytes)
+            .map_err(|error| SourceError::Failed(format!("{}: {error}", self.base)))?;
+        let found = types.resources.into_iter().find(|served| served.name == self.plural);
+        let found = found.ok_or_else(|| SourceError::Failed(format!("{}: is not served", self.path)))?;
+        Ok((found.kind, found.namespaced))
+    }
+
+    /// The newest version of the source, by a quorum read.
+    pub(super) async fn head(&self) -> Result<u64, SourceError> {
+        let page = self.get("limit=1", "application/json").await?;
+        Ok(page.read()?.version()?)
+    }
+
+    /// A page of the complete list; the first without a token.
+    pub(super) async fn page(&self, token: Option<&str>) -> Result<Page, SourceError> {
+        let token = token.map(|token| format!("&continue={}", escaped(token))).unwrap_or_default();
+        self.get(&format!("limit={PAGE}{token}{}", self.selectors), "application/json").await
+    }
+
+    /// A page of the metadata of all objects as they were at a version.
+    pub(super) async fn metadata_at(&self, version: u64, token: Option<&str>) -> Result<Page, SourceError> {
+        let at = match token {
+            Some(token) => format!("&continue={}", escaped(token)),
+            None => format!("&resourceVersion={version}&resourceVersionMatch=Exact"),
+        };
+        self.get(&format!("limit={PAGE}{at}{}", self.selectors), METADATA_ONLY).await
+    }
+
+    /// Watches from a version on.
+    pub(super) async fn watch(&self, version: u64) -> Result<WatchLines, SourceError> {
+        let uri = format!(
+            "{}?watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={}{}",
+            self.path,
+            WATCH_TIME.as_secs(),
+            self.selectors
+        );
+        let response = tokio::time::timeout(REQUEST_TIME, self.send(uri, "application/json")).await;
+        Ok(Lines::new(response.map_err(|_| late())??.into_body(), LINE_MAX))
+    }
+
+    async fn get(&self, query: &str, accept: &str) -> Result<Page, SourceError> {
+        self.fetch(format!("{}?{query}", self.path), accept).await
+    }
+
+    async fn fetch(&self, uri: String, accept: &str) -> Result<Page, SourceError> {
+        let whole = async {
+            let response = self.send(uri, accept).await?;
+            let body = response.into_body().collect().await;
+            body.map_err(|error| SourceError::Failed(format!("{}: {error}", self.path)))
+        };
+        let body = tokio::time::timeout(REQUEST_TIME, whole).await.map_err(|_| late())??;
+        Ok(Page { bytes: body.to_bytes() })
+    }
+
+    async fn send(&self, uri: String, accept: &str) -> Result<http::Response<Body>, SourceError> {
+        let request = Request::get(uri).header("accept", accept).body(Body::empty());
+        let request = request.map_err(|error| SourceError::Failed(error.to_string()))?;
+        let response = self.client.send(request).await;
+        let response = response.map_err(|error| SourceError::Failed(format!("{}: {error}", self.path)))?;
+        let code = response.status();
+        if code.is_success() {
+            return Ok(response);
+        }
+        let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
+        Err(failure(&self.path, code, &body.unwrap_or_default()))
+    }
+}
+
+/// What an ERROR event of a watch means.
+pub(super) fn watch_error(object: &str) -> SourceError {
+    let status: StatusBody = serde_json::from_str(object).unwrap_or_default();
+    if status.code == 410 { SourceError::Expired } else { SourceError::Failed(status.message) }
+}
+
+fn failure(path: &str, code: StatusCode, body: &[u8]) -> SourceError {
+    if code == StatusCode::GONE {
+        return SourceError::Expired;
+    }
+    let status: StatusBody = serde_json::from_slice(body).unwrap_or_default();
+    let message = if status.message.is_empty() { code.to_string() } else { status.message };
+    SourceError::Failed(format!("{path}: {message}"))
+}
+
+fn late() -> SourceError {
+    SourceError::Failed("the source does not answer".to_owned())
+}
+
+/// A value of a query.
+fn escaped(value: &str) -> String {
+    value
+        .bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}
