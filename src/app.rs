@@ -74,7 +74,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
 }
 
 /// Standard output is for scripts and people that started us; if nobody reads it, that is no failure.
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
@@ -161,13 +161,13 @@ fn make_data_dir(path: &Path) -> Result<(), Failure> {
 }
 
 /// SIGTERM and SIGINT.
-struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn install() -> Result<Self, Failure> {
+    pub(crate) fn install() -> Result<Self, Failure> {
         let install = |kind| {
             signal(kind).map_err(|error| Failure::Internal(format!("signals cannot be caught: {error}")))
         };
@@ -177,7 +177,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -14,6 +14,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use shardcache_proxy::types::config::TypeConfig;
 
+mod replicate;
+
+pub use replicate::{CacheArgs, PresetName, PruneName, PushArgs, ReplicateArgs};
+
 use crate::failure::Failure;
 use crate::units::{Size, Time};
 
@@ -31,16 +35,20 @@ pub struct Cli {
 pub enum Command {
     /// Run the cache server.
     Serve(Box<ServeArgs>),
+    /// Push the objects of an API server into a cache.
+    Replicate(Box<ReplicateArgs>),
     /// Administer a running server.
     #[command(subcommand)]
     Ctl(CtlCommand),
 }
 
-/// Administration of a running server over its admin socket.
+/// Administration of a running server, and tools to look at one.
 #[derive(Debug, Subcommand)]
 pub enum CtlCommand {
     /// Copy the store of a running server into a new file, at one commit boundary.
     Backup(BackupArgs),
+    /// Send push frames from standard input, and print the cache's frames.
+    Push(PushArgs),
 }
 
 /// Arguments of `ctl backup`.
@@ -204,7 +212,7 @@ pub fn parse<I: IntoIterator<Item: Into<OsString> + Clone>>(arguments: I) -> Res
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Invocation::Print(error.to_string())),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-                Err(Failure::usage("a command is required: serve or ctl (see --help)"))
+                Err(Failure::usage("a command is required: serve, replicate or ctl (see --help)"))
             }
             _ => Err(Failure::usage(one_line(&error.to_string()))),
         },

@@ -1,4 +1,4 @@
-//! Administration of a running server over its admin socket.
+//! Administration of a running server over its admin socket, and tools to look at one.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,8 +12,9 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 
 use crate::app::socket_path;
-use crate::cli::BackupArgs;
+use crate::cli::{BackupArgs, PushArgs};
 use crate::failure::Failure;
+use crate::replicate;
 
 /// Where the server gives a copy of its store.
 const BACKUP_PATH: &str = "/services/cache/admin/backup";
@@ -42,6 +43,24 @@ pub fn backup(arguments: &BackupArgs) -> Result<(), Failure> {
             Err(failure)
         }
     }
+}
+
+/// Sends the lines of standard input as a push stream, and prints the cache's frames; `Ok` when the cache
+/// has ended the stream without an error.
+pub fn push(arguments: &PushArgs) -> Result<(), Failure> {
+    let network = replicate::network(&arguments.cache)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Internal(format!("the runtime cannot be started: {error}")))?;
+    let lines = replicate::pipe(network, &arguments.shard, arguments.resource.as_ref(), |frame| {
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(&frame.line()).and_then(|()| out.flush());
+    });
+    let ended = runtime.block_on(lines).map_err(Failure::Unavailable);
+    // Standard input may still be waited for.
+    runtime.shutdown_background();
+    ended
 }
 
 async fn request(data_dir: &Path, path: &str) -> Result<Response<Incoming>, Failure> {

@@ -7,10 +7,10 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use shardcache::cli::{self, Command, CtlCommand, Invocation, ServeArgs};
-use shardcache::config::Effective;
+use shardcache::cli::{self, Command, CtlCommand, Invocation, ReplicateArgs, ServeArgs};
+use shardcache::config::{Effective, LogConfig};
 use shardcache::failure::Failure;
-use shardcache::{app, ctl, telemetry};
+use shardcache::{app, ctl, replicate, telemetry};
 
 /// Faster than the system's allocator on many small, long-lived objects.
 #[global_allocator]
@@ -39,9 +39,17 @@ fn run() -> Result<(), Failure> {
         }
         Invocation::Run(cli) => match cli.command {
             Command::Serve(arguments) => serve(*arguments),
+            Command::Replicate(arguments) => push(&arguments),
             Command::Ctl(CtlCommand::Backup(arguments)) => ctl::backup(&arguments),
+            Command::Ctl(CtlCommand::Push(arguments)) => ctl::push(&arguments),
         },
     }
+}
+
+fn push(arguments: &ReplicateArgs) -> Result<(), Failure> {
+    let log = LogConfig { format: arguments.log_format, filter: arguments.log_level.clone() };
+    telemetry::start_log(&log)?;
+    replicate::run(arguments)
 }
 
 fn serve(arguments: ServeArgs) -> Result<(), Failure> {

@@ -13,8 +13,11 @@ mod cell;
 mod election;
 mod link;
 mod object;
+mod pipe;
+mod progress;
 mod pusher;
 mod report;
+mod run;
 mod selection;
 mod shard;
 mod source;
@@ -28,7 +31,10 @@ use tokio_util::sync::CancellationToken;
 
 pub use link::{Network, Target};
 pub use object::Prune;
+pub(crate) use pipe::pipe;
 pub use report::{Phase, Report, TypeReport};
+pub(crate) use run::network;
+pub use run::run;
 pub use selection::{KCP_PREFIX, NotAResource, Preset, Resource, Rule};
 
 use cell::{Cell, CellError};
@@ -98,7 +104,7 @@ impl Replicator {
         while !stop.is_cancelled() {
             match candidate.campaign().await {
                 Ok(Some(election)) => self.lead(&mut shard, &mut candidate, election, &stop).await,
-                Ok(None) => {}
+                Ok(None) => self.report.standing_by(),
                 Err(error) => tracing::warn!(%error, "the Lease cannot be had"),
             }
             tokio::select! {
@@ -145,6 +151,7 @@ impl Replicator {
             }
         };
         self.report.holds(0);
+        self.report.standing_by();
         tracing::info!(shard = self.config.shard, reason = %push, "standing by");
         if let Err(error) = candidate.resign().await {
             tracing::debug!(%error, "the Lease was not given up");

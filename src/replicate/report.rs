@@ -1,7 +1,7 @@
 //! How far a replicator is: for people, for `/metrics` and for `/readyz`.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -44,6 +44,7 @@ pub struct Report {
     resyncs: AtomicU64,
     failures: AtomicU64,
     term: AtomicU64,
+    standing_by: AtomicBool,
 }
 
 impl Report {
@@ -80,6 +81,17 @@ impl Report {
     /// The term in which the shard is held; 0 while it is not.
     pub(super) fn holds(&self, term: u64) {
         self.term.store(term, Ordering::Relaxed);
+        self.standing_by.store(false, Ordering::Relaxed);
+    }
+
+    /// Another replica pushes.
+    pub(super) fn standing_by(&self) {
+        self.standing_by.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether another replica pushes, as far as is known.
+    pub fn stands_by(&self) -> bool {
+        self.standing_by.load(Ordering::Relaxed)
     }
 
     /// Every type, by name.

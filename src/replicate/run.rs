@@ -1,0 +1,183 @@
+//! The program `shardcache replicate`: from arguments to a running replicator, and what people and probes
+//! see of it.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::progress::Progress;
+use super::{Config, KCP_PREFIX, Network, Preset, Prune, Replicator, Report, Target};
+use crate::app::{Signals, say};
+use crate::cli::{CacheArgs, PresetName, PruneName, ReplicateArgs};
+use crate::failure::Failure;
+
+/// Time to learn what the source is called.
+const SOURCE_ID_TIME: Duration = Duration::from_secs(10);
+
+/// Pushes until SIGTERM or SIGINT; `Ok` once what was sent is durable.
+pub fn run(arguments: &ReplicateArgs) -> Result<(), Failure> {
+    let target = network(&arguments.cache)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("shardcache")
+        .build()
+        .map_err(|error| Failure::Internal(format!("the runtime cannot be started: {error}")))?;
+    runtime.block_on(replicate(arguments, target))
+}
+
+async fn replicate(arguments: &ReplicateArgs, target: Network) -> Result<(), Failure> {
+    let mut signals = Signals::install()?;
+    let source = source_config(arguments).await?;
+    let client =
+        Client::try_from(source.clone()).map_err(|error| Failure::usage(format!("--kubeconfig: {error}")))?;
+    let mut resources = arguments.resources.clone();
+    let mut prefix = String::new();
+    if arguments.preset == Some(PresetName::Kcp) {
+        resources.extend(Preset::Kcp.resources());
+        KCP_PREFIX.clone_into(&mut prefix);
+    }
+    let source_id = match &arguments.source_id {
+        Some(id) => id.clone(),
+        None => source_id(client.clone()).await.unwrap_or_else(|| source.cluster_url.to_string()),
+    };
+    let config = Config {
+        shard: arguments.shard.clone(),
+        cluster: arguments.cluster.clone(),
+        source: client,
+        prefix,
+        source_id,
+        target: Target::Network(Box::new(target)),
+        resources,
+        prune: Prune {
+            managed_fields: arguments.prune.contains(&PruneName::ManagedFields),
+            last_applied: arguments.prune.contains(&PruneName::LastApplied),
+        },
+        identity: arguments.identity.clone().unwrap_or_else(identity),
+        election_namespace: arguments.leader_election.then(|| arguments.leader_election_namespace.clone()),
+    };
+    let replicator = Replicator::new(config);
+    let report = replicator.report();
+    if let Some(address) = arguments.listen {
+        let address = serve(address, Arc::clone(&report)).await?;
+        say(&format!("listening on http://{address}\n"));
+    }
+    let stop = CancellationToken::new();
+    let progress = Progress::start(report, &arguments.shard);
+    let running = replicator.run(stop.clone());
+    tokio::pin!(running);
+    tokio::select! {
+        () = &mut running => {}
+        () = signals.next() => {
+            stop.cancel();
+            tokio::select! {
+                () = &mut running => {}
+                () = signals.next() => {}
+            }
+        }
+    }
+    progress.end();
+    Ok(())
+}
+
+/// Where the cache is.
+pub(crate) fn network(arguments: &CacheArgs) -> Result<Network, Failure> {
+    let secure = arguments.cache_ca_file.is_some() || arguments.cache_client_cert_file.is_some();
+    let default =
+        if secure { "https://localhost:7443/services/cache" } else { "http://127.0.0.1:7443/services/cache" };
+    let url = arguments.cache_url.clone().unwrap_or_else(|| http::Uri::from_static(default));
+    if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none() {
+        return Err(Failure::usage(format!("--cache-url {url}: is no http or https URL")));
+    }
+    let identity = arguments.cache_client_cert_file.clone().zip(arguments.cache_client_key_file.clone());
+    let network = Network {
+        url,
+        ca_file: arguments.cache_ca_file.clone(),
+        identity_files: identity,
+        token_file: arguments.cache_token_file.clone(),
+    };
+    network.check().map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(network)
+}
+
+async fn source_config(arguments: &ReplicateArgs) -> Result<kube::Config, Failure> {
+    let mut config = if let Some(server) = &arguments.server {
+        kube::Config::new(server.clone())
+    } else if let Some(path) = &arguments.kubeconfig {
+        let file = |error: &dyn std::fmt::Display| Failure::file("kubeconfig", path, error);
+        let kubeconfig = Kubeconfig::read_from(path).map_err(|error| file(&error))?;
+        let options =
+            KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
+        kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| file(&error))?
+    } else {
+        kube::Config::infer().await.map_err(|error| Failure::usage(format!("--kubeconfig: {error}")))?
+    };
+    // A watch may be silent for a minute, and longer where there are no bookmarks.
+    config.read_timeout = None;
+    Ok(config)
+}
+
+/// The uid of `kube-system`, which a cluster keeps for its life.
+async fn source_id(client: Client) -> Option<String> {
+    let namespaces: Api<Namespace> = Api::all(client);
+    let asked = tokio::time::timeout(SOURCE_ID_TIME, namespaces.get_opt("kube-system")).await;
+    asked.ok()?.ok()??.metadata.uid
+}
+
+fn identity() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}_{}", std::process::id())
+}
+
+/// `/metrics`, `/readyz` (200 once every type is live) and `/livez`.
+async fn serve(address: SocketAddr, report: Arc<Report>) -> Result<SocketAddr, Failure> {
+    let failed = |error: std::io::Error| Failure::Unavailable(format!("--listen {address}: {error}"));
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let report = Arc::clone(&report);
+            tokio::spawn(async move {
+                let answer = service_fn(move |request: Request<Incoming>| {
+                    let response = answer(&report, request.uri().path());
+                    async move { Ok::<_, Infallible>(response) }
+                });
+                drop(
+                    auto::Builder::new(TokioExecutor::new())
+                        .serve_connection(TokioIo::new(stream), answer)
+                        .await,
+                );
+            });
+        }
+    });
+    Ok(bound)
+}
+
+fn answer(report: &Report, path: &str) -> Response<Full<Bytes>> {
+    let (code, text) = match path {
+        "/metrics" => (StatusCode::OK, report.metrics()),
+        "/livez" | "/healthz" => (StatusCode::OK, "ok".to_owned()),
+        // Who stands by is ready to take over.
+        "/readyz" if report.is_live() || report.term() == 0 && report.stands_by() => {
+            (StatusCode::OK, "ok".to_owned())
+        }
+        "/readyz" => (StatusCode::INTERNAL_SERVER_ERROR, "not every type is live\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
+    };
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = code;
+    response
+}
