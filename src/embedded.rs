@@ -43,6 +43,7 @@ use crate::config::Effective;
 use crate::failure::Failure;
 use crate::instance::{Instance, InstanceConfig, Opener, Restart};
 use crate::listener;
+use crate::replicate::Target;
 use crate::units::{Size, Time};
 
 mod in_process;
@@ -119,6 +120,12 @@ impl EmbeddedCache {
             self.requests.clone(),
         );
         kube::Client::new(service, "default")
+    }
+
+    /// Where a [`crate::replicate::Replicator`] in this process pushes to, with the rights of `identity`:
+    /// [`Identity::shard`] for the shard it pushes.
+    pub fn push_target(&self, identity: &Identity) -> Target {
+        Target::InProcess(self.front.clone(), Access::of(identity))
     }
 
     /// Where the cache is in its life.

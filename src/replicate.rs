@@ -77,7 +77,12 @@ pub struct Replicator {
 impl Replicator {
     /// Nothing happens before [`Replicator::run`].
     pub fn new(config: Config) -> Self {
-        Self { config, report: Arc::default() }
+        Self::with_report(config, Arc::default())
+    }
+
+    /// The same, going on with a report.
+    pub fn with_report(config: Config, report: Arc<Report>) -> Self {
+        Self { config, report }
     }
 
     /// What it is doing.
@@ -184,7 +189,7 @@ impl Replicator {
             source: Source::new(config.source.clone(), resource, &config.prefix),
             prune: config.prune,
             report: Arc::clone(&self.report),
-            mirror: None,
+            mirror: Arc::default(),
         };
         Shard {
             name: config.shard.clone(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use shardcache_proxy::push::client::{Hello, Sum};
 use shardcache_proxy::push::server::ServerFrame;
 use shardcache_storage::Digest;
@@ -19,7 +20,7 @@ use super::link::{Link, LinkError, Stream};
 use super::object::{Facts, Prune};
 use super::pusher::{Mirror, Pusher};
 use super::report::{Phase, Report};
-use super::selection::Resource;
+use super::selection::{Resource, Rule};
 use super::source::{Page, Source, SourceError, WatchLine, WatchLines, watch_error};
 
 /// How often the stream says how far it is.
@@ -51,7 +52,8 @@ pub(super) enum CellError {
     Refused(String),
 }
 
-/// What is pushed where.
+/// What is pushed where. Clones share the mirror; only one of them pushes at a time.
+#[derive(Clone)]
 pub(super) struct Cell {
     pub(super) shard: String,
     pub(super) cluster: String,
@@ -60,7 +62,7 @@ pub(super) struct Cell {
     pub(super) prune: Prune,
     pub(super) report: Arc<Report>,
     /// What the last session left: the mirror and the version it is of.
-    pub(super) mirror: Option<(Mirror, u64)>,
+    pub(super) mirror: Arc<Mutex<Option<(Mirror, u64)>>>,
 }
 
 /// Where the next thing from the source comes from.
@@ -77,13 +79,17 @@ enum Taken {
     Line(Bytes),
     /// The watch has ended in order.
     Ended,
+    /// What the source had at a version; `None` if it does not know any more.
+    Mirror(Option<Mirror>),
     Began(Box<WatchLines>),
+    /// A watch that begins with everything there is.
+    ListBegan(Box<WatchLines>),
 }
 
 impl Cell {
     /// One stream, from its hello on; ends in order when `stop` is set.
     pub(super) async fn session(
-        &mut self,
+        &self,
         link: &Link,
         hello: &Hello,
         stop: &CancellationToken,
@@ -107,13 +113,13 @@ impl Cell {
             Session { cell: self, pusher, feed, kind, barrier: None, asked: None, resynced: None };
         let ended = session.run(&mut stream, stop).await;
         let Session { pusher, .. } = session;
-        self.mirror = pusher.into_mirror();
+        *self.mirror.lock() = pusher.into_mirror();
         ended
     }
 
     /// Where to go on: at the server's position if what it has there is what the source had, else with a
     /// list.
-    async fn resume(&mut self, pusher: &mut Pusher, welcome: ServerFrame) -> Result<Feed, CellError> {
+    async fn resume(&self, pusher: &mut Pusher, welcome: ServerFrame) -> Result<Feed, CellError> {
         let ServerFrame::Welcome { window, position, need_sync, count, digest, .. } = welcome else {
             return Err(stopped(welcome));
         };
@@ -124,9 +130,10 @@ impl Cell {
             count: count.unwrap_or_default(),
             digest: digest.and_then(|digest| digest.parse().ok()).unwrap_or_else(Digest::default),
         };
-        let mirrored = match self.mirror.take().filter(|(_, mirrored)| *mirrored >= position) {
+        let kept = self.mirror.lock().take();
+        let mirrored = match kept.filter(|(_, mirrored)| *mirrored >= position) {
             Some(mirror) => Some(mirror),
-            None => self.mirror_at(position).await?.map(|mirror| (mirror, position)),
+            None => self.reader().mirror_at(position).await?.map(|mirror| (mirror, position)),
         };
         match mirrored {
             // A mirror of a later version is compared with the first progress that follows it.
@@ -140,29 +147,38 @@ impl Cell {
     }
 
     fn begin_list(&self, pusher: &mut Pusher) -> Feed {
-        pusher.sync_start();
-        self.report.phase(&self.resource, Phase::Syncing { remaining: 0 });
-        list_from(&self.source, None, Duration::ZERO)
+        pusher.await_list();
+        everything(&self.source, Duration::ZERO)
     }
 
+    fn reader(&self) -> Reader {
+        Reader { source: self.source.clone(), rule: self.resource.rule, cluster: self.cluster.clone() }
+    }
+}
+
+/// What it takes to compare the source with what was sent.
+struct Reader {
+    source: Source,
+    rule: Rule,
+    cluster: String,
+}
+
+impl Reader {
     /// What the source had at a version; `None` if it does not know any more.
-    async fn mirror_at(&self, version: u64) -> Result<Option<Mirror>, CellError> {
+    async fn mirror_at(&self, version: u64) -> Result<Option<Mirror>, SourceError> {
         let mut mirror = Mirror::default();
         let mut token: Option<String> = None;
         loop {
             let page = match self.source.metadata_at(version, token.as_deref()).await {
                 Ok(page) => page,
-                Err(SourceError::Expired) => return Ok(None),
                 // Whoever cannot list at a version lists everything.
-                Err(SourceError::Failed(problem)) => {
-                    tracing::debug!(problem, resource = %self.resource, "no metadata at a version");
-                    return Ok(None);
-                }
+                Err(SourceError::Expired | SourceError::Unsupported) => return Ok(None),
+                Err(error) => return Err(error),
             };
             let content = page.read().map_err(SourceError::Failed)?;
             for item in content.items() {
                 let facts = Facts::read(item).map_err(SourceError::Failed)?;
-                if facts.is_wanted(self.resource.rule, &self.cluster) {
+                if facts.is_wanted(self.rule, &self.cluster) {
                     let own = facts.version().map_err(SourceError::Failed)?;
                     mirror.put(facts.place(&self.cluster), facts.uid(), own);
                 }
@@ -234,7 +250,7 @@ impl Session<'_> {
                 self.feed = self.cell.begin_list(&mut self.pusher);
                 // Something is wrong that a list does not mend: not in a circle without a pause.
                 if self.resynced.is_some_and(|at| at.elapsed() < 2 * RESYNC_PAUSE) {
-                    self.feed = list_from(&self.cell.source, None, RESYNC_PAUSE);
+                    self.feed = everything(&self.cell.source, RESYNC_PAUSE);
                 }
                 self.resynced = Some(Instant::now());
             }
@@ -256,32 +272,71 @@ impl Session<'_> {
     /// The source said something.
     fn source(&mut self, taken: Result<Taken, SourceError>) -> Result<(), CellError> {
         match taken {
-            Ok(Taken::Page(page)) => self.page(&page).map_err(SourceError::Failed)?,
+            Ok(Taken::Page(page)) => {
+                self.list_begins();
+                self.page(&page).map_err(SourceError::Failed)?;
+            }
+            Ok(Taken::ListBegan(lines)) => {
+                self.list_begins();
+                self.feed = Feed::Watch(lines);
+            }
             Ok(Taken::Line(line)) => match self.event(&line) {
                 Err(SourceError::Expired) => self.feed = self.cell.begin_list(&mut self.pusher),
-                Err(SourceError::Failed(problem)) => self.watch_again(&problem),
+                Err(error) => self.broke_off(error)?,
                 Ok(()) => {}
             },
             Ok(Taken::Began(lines)) => {
                 self.cell.report.phase(&self.cell.resource, Phase::Live);
                 self.feed = Feed::Watch(lines);
             }
+            Ok(Taken::Mirror(mirror)) if mirror.as_ref().map(Mirror::sum) == Some(self.pusher.sum()) => {
+                self.feed = self.watch(Duration::ZERO);
+            }
+            Ok(Taken::Mirror(_)) => {
+                tracing::warn!(resource = %self.cell.resource, "the source is not what it was: everything is listed");
+                self.feed = self.cell.begin_list(&mut self.pusher);
+            }
+            Ok(Taken::Ended) if self.pusher.is_syncing() => {
+                return Err(SourceError::Failed("the list broke off".to_owned()).into());
+            }
             Ok(Taken::Ended) => self.feed = self.watch(Duration::ZERO),
             // A watch of a version that is gone, or a page of a list that took too long.
             Err(SourceError::Expired) => self.feed = self.cell.begin_list(&mut self.pusher),
-            Err(SourceError::Failed(problem)) if self.pusher.is_syncing() => {
-                return Err(SourceError::Failed(problem).into());
-            }
-            Err(SourceError::Failed(problem)) => self.watch_again(&problem),
+            Err(error) => self.broke_off(error)?,
         }
         self.answer_barrier();
         Ok(())
     }
 
-    fn watch_again(&mut self, problem: &str) {
-        tracing::warn!(resource = %self.cell.resource, problem, "the source's watch broke off");
+    /// The source has failed. It may come back as another one: restored from a backup, and written to since,
+    /// which its versions do not show (D36). So it is asked what it had at our position.
+    fn broke_off(&mut self, error: SourceError) -> Result<(), CellError> {
+        if self.pusher.is_syncing() {
+            return Err(error.into());
+        }
+        tracing::warn!(resource = %self.cell.resource, %error, "the source has failed");
         self.cell.report.phase(&self.cell.resource, Phase::Waiting);
-        self.feed = self.watch(SOURCE_PAUSE);
+        if self.pusher.awaits_list() {
+            self.feed = everything(&self.cell.source, SOURCE_PAUSE);
+            return Ok(());
+        }
+        let (cell, position) = (self.cell.reader(), self.pusher.position());
+        self.feed = Feed::Asked(
+            async move {
+                sleep(SOURCE_PAUSE).await;
+                cell.mirror_at(position).await.map(Taken::Mirror)
+            }
+            .boxed(),
+        );
+        Ok(())
+    }
+
+    /// Something of the list is here: only now is the copy between two states.
+    fn list_begins(&mut self) {
+        if self.pusher.awaits_list() {
+            self.pusher.sync_start();
+            self.cell.report.phase(&self.cell.resource, Phase::Syncing { remaining: 0 });
+        }
     }
 
     fn watch(&self, pause: Duration) -> Feed {
@@ -319,6 +374,12 @@ impl Session<'_> {
         let facts = Facts::read(object)?;
         let version = facts.version()?;
         match &*kind {
+            "BOOKMARK" if self.pusher.is_syncing() => {
+                if facts.ends_initial_events() {
+                    self.pusher.sync_end(version);
+                    self.cell.report.phase(&self.cell.resource, Phase::Live);
+                }
+            }
             "BOOKMARK" => self.pusher.reached(version),
             "DELETED" => self.pusher.remove(facts.place(&self.cell.cluster), facts.uid(), version),
             "ADDED" | "MODIFIED" if facts.is_wanted(self.cell.resource.rule, &self.cell.cluster) => {
@@ -366,6 +427,21 @@ async fn answered(
         Some((_, head)) => head.await,
         None => std::future::pending().await,
     }
+}
+
+/// Everything there is: as a watch that begins with it, else in pages.
+fn everything(source: &Source, pause: Duration) -> Feed {
+    let source = source.clone();
+    Feed::Asked(
+        async move {
+            sleep(pause).await;
+            match source.watch_list().await? {
+                Some(lines) => Ok(Taken::ListBegan(Box::new(lines))),
+                None => source.page(None).await.map(Taken::Page),
+            }
+        }
+        .boxed(),
+    )
 }
 
 fn list_from(source: &Source, token: Option<String>, pause: Duration) -> Feed {

@@ -16,10 +16,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::ServerName;
 use shardcache_proxy::access::Access;
 use shardcache_proxy::body::BytesBody;
+use shardcache_proxy::front::Front;
 use shardcache_proxy::push::NDJSON;
 use shardcache_proxy::push::lines::Lines;
 use shardcache_proxy::push::server::ServerFrame;
-use shardcache_proxy::service::ProxyService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -45,8 +45,8 @@ const PING_TIME: Duration = Duration::from_secs(10);
 pub enum Target {
     /// At an URL, such as `https://cache:7443/services/cache`.
     Network(Box<Network>),
-    /// In this process.
-    InProcess(ProxyService, Access),
+    /// In this process; what [`crate::embedded::EmbeddedCache::push_target`] gives.
+    InProcess(Front, Access),
 }
 
 /// A cache at an URL, and what is shown to it.
@@ -82,7 +82,7 @@ pub(super) struct Link {
 #[derive(Clone)]
 enum Door {
     Http2(http2::SendRequest<RequestBody>),
-    Service(ProxyService, Access),
+    Service(Front, Access),
 }
 
 /// A push stream. Dropping it ends it.

@@ -15,6 +15,7 @@ use super::selection::Rule;
 const REPLICATE_ANNOTATION: &str = "internal.kcp.io/replicate";
 /// Start of the names of kcp's own logical clusters.
 const SYSTEM: &str = "system:";
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What is left out of objects.
@@ -83,6 +84,11 @@ impl<'a> Facts<'a> {
                 !self.place(cluster).cluster.starts_with(SYSTEM) && (asks || !opt_in)
             }
         }
+    }
+
+    /// Whether a bookmark says that everything there was has been sent.
+    pub(super) fn ends_initial_events(&self) -> bool {
+        self.annotation(INITIAL_EVENTS_END) == Some("true")
     }
 
     fn annotation(&self, name: &str) -> Option<&str> {

@@ -81,6 +81,7 @@ pub(super) struct Pusher {
     settled: u64,
     sync: Option<(u64, Mirror)>,
     syncs: u64,
+    awaits_list: bool,
 }
 
 impl Pusher {
@@ -97,6 +98,7 @@ impl Pusher {
             settled: 0,
             sync: None,
             syncs: 0,
+            awaits_list: false,
         };
         pusher.send(&ClientFrame::Hello(Box::new(hello)));
         pusher
@@ -145,18 +147,34 @@ impl Pusher {
         self.position
     }
 
+    /// What was sent and not deleted.
+    pub(super) fn sum(&self) -> Sum {
+        self.mirror.sum()
+    }
+
     pub(super) fn is_syncing(&self) -> bool {
         self.sync.is_some()
     }
 
     /// The mirror and the position it is of, to begin another stream with; nothing in the middle of a sync.
     pub(super) fn into_mirror(self) -> Option<(Mirror, u64)> {
-        let complete = self.sync.is_none() && self.position > 0;
+        let complete = self.sync.is_none() && !self.awaits_list && self.position > 0;
         complete.then_some((self.mirror, self.position.max(self.settled)))
+    }
+
+    /// Nothing is to be said before a list of the source has come.
+    pub(super) fn await_list(&mut self) {
+        self.awaits_list = true;
+        self.sync = None;
+    }
+
+    pub(super) fn awaits_list(&self) -> bool {
+        self.awaits_list
     }
 
     /// A complete list of the source begins.
     pub(super) fn sync_start(&mut self) {
+        self.awaits_list = false;
         self.syncs += 1;
         self.sync = Some((self.syncs, Mirror::default()));
         self.send(&ClientFrame::SyncStart { sync: self.syncs });
@@ -213,7 +231,7 @@ impl Pusher {
 
     /// Says how far the stream is: the sign of life, and the answer to a barrier.
     pub(super) fn progress(&mut self, barrier: Option<u64>) {
-        if self.sync.is_none() && self.position > 0 && self.position >= self.settled {
+        if self.sync.is_none() && !self.awaits_list && self.position > 0 && self.position >= self.settled {
             let at = (self.position, self.mirror.sum());
             self.send(&ClientFrame::Progress { at: Some(at), barrier });
         }
@@ -231,3 +249,88 @@ impl Pusher {
 
 /// Bytes of frames that may wait for the connection.
 const OUT_MAX: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use shardcache_proxy::push::client;
+
+    use super::*;
+
+    const A: Place<'_> = Place { cluster: "root", namespace: "", name: "a" };
+    const B: Place<'_> = Place { cluster: "root", namespace: "", name: "b" };
+
+    /// The types of the frames that wait, with their versions.
+    fn frames(pusher: &mut Pusher) -> Vec<String> {
+        let bytes = pusher.take();
+        let text = String::from_utf8(bytes).expect("JSON");
+        let of = |line: &str| {
+            let value: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            client::read(line.as_bytes()).expect("a legal frame");
+            let version = value["rv"].as_str().map(|version| format!("@{version}")).unwrap_or_default();
+            format!("{}{version}", value["type"].as_str().expect("a type"))
+        };
+        text.lines().map(of).collect()
+    }
+
+    fn following() -> Pusher {
+        let hello = Hello { holder: "h".into(), instance: "i".into(), ..Hello::default() };
+        let mut pusher = Pusher::new(hello);
+        pusher.sync_start();
+        pusher.upsert(A, "ua", 3, "{}");
+        pusher.upsert(B, "ub", 4, "{}");
+        pusher.sync_end(5);
+        assert_eq!(frames(&mut pusher), ["hello", "syncStart", "upsert@3", "upsert@4", "syncEnd@5"]);
+        pusher
+    }
+
+    #[test]
+    fn d36_the_mirror_is_what_was_sent_and_not_deleted() {
+        let mut pusher = following();
+        let both = pusher.sum();
+        assert_eq!(both.count, 2);
+        pusher.upsert(A, "ua", 6, "{}");
+        pusher.remove(B, "ub", 7);
+        pusher.remove(B, "ub", 8);
+        assert_eq!(frames(&mut pusher), ["upsert@6", "delete@7"], "what is not there is not deleted");
+        pusher.progress(None);
+        assert_eq!(frames(&mut pusher), ["progress@8"], "but counts as seen");
+        pusher.upsert(A, "ua", 3, "{}");
+        pusher.upsert(B, "ub", 4, "{}");
+        assert_eq!(pusher.sum(), both);
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_copy_that_is_between_two_states() {
+        let mut pusher = following();
+        pusher.await_list();
+        pusher.progress(None);
+        pusher.sync_start();
+        pusher.progress(None);
+        assert_eq!(frames(&mut pusher), ["syncStart"]);
+        // Sent again from an older position: the mirror is ahead of it for a while.
+        let (mirror, mirrored) = following().into_mirror().expect("complete");
+        let mut pusher = following();
+        pusher.resume(2, mirror, mirrored);
+        pusher.upsert(A, "ua", 3, "{}");
+        pusher.progress(None);
+        pusher.upsert(B, "ub", 5, "{}");
+        pusher.progress(None);
+        assert_eq!(frames(&mut pusher), ["upsert@3", "upsert@5", "progress@5"]);
+    }
+
+    #[test]
+    fn d31_no_more_is_sent_than_the_window_holds() {
+        let mut pusher = following();
+        pusher.set_window(300);
+        assert!(!pusher.may_send(), "more than the window is without an ack");
+        pusher.acked(4);
+        assert!(pusher.may_send() && !pusher.is_idle());
+        pusher.acked(5);
+        assert!(pusher.is_idle());
+        while pusher.may_send() {
+            pusher.upsert(A, "ua", 6, "{}");
+        }
+        assert!(pusher.take().len() < 300 + 200);
+        assert!(following().into_mirror().is_some_and(|(mirror, at)| mirror.sum().count == 2 && at == 5));
+    }
+}

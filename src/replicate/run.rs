@@ -25,6 +25,8 @@ use crate::app::{Signals, say};
 use crate::cli::{CacheArgs, PresetName, PruneName, ReplicateArgs};
 use crate::failure::Failure;
 
+/// How often the kubeconfig is looked at.
+const ROTATION_EVERY: Duration = Duration::from_secs(10);
 /// Time to learn what the source is called.
 const SOURCE_ID_TIME: Duration = Duration::from_secs(10);
 
@@ -41,9 +43,39 @@ pub fn run(arguments: &ReplicateArgs) -> Result<(), Failure> {
 
 async fn replicate(arguments: &ReplicateArgs, target: Network) -> Result<(), Failure> {
     let mut signals = Signals::install()?;
-    let source = source_config(arguments).await?;
-    let client =
-        Client::try_from(source.clone()).map_err(|error| Failure::usage(format!("--kubeconfig: {error}")))?;
+    let mut config = config(arguments, target).await?;
+    let report = Arc::<Report>::default();
+    if let Some(address) = arguments.listen {
+        let address = serve(address, Arc::clone(&report)).await?;
+        say(&format!("listening on http://{address}\n"));
+    }
+    let progress = Progress::start(Arc::clone(&report), &arguments.shard);
+    loop {
+        let stop = CancellationToken::new();
+        let running = Replicator::with_report(config.clone(), Arc::clone(&report)).run(stop.clone());
+        tokio::pin!(running);
+        let rotated = tokio::select! {
+            () = &mut running => break,
+            () = signals.next() => None,
+            source = rotated(arguments) => Some(source),
+        };
+        stop.cancel();
+        tokio::select! {
+            () = &mut running => {}
+            // A second one: what was sent last may not be durable.
+            () = signals.next() => break,
+        }
+        match rotated {
+            Some(source) => config.source = source,
+            None => break,
+        }
+    }
+    progress.end();
+    Ok(())
+}
+
+async fn config(arguments: &ReplicateArgs, target: Network) -> Result<Config, Failure> {
+    let (source, url) = source(arguments).await?;
     let mut resources = arguments.resources.clone();
     let mut prefix = String::new();
     if arguments.preset == Some(PresetName::Kcp) {
@@ -52,12 +84,12 @@ async fn replicate(arguments: &ReplicateArgs, target: Network) -> Result<(), Fai
     }
     let source_id = match &arguments.source_id {
         Some(id) => id.clone(),
-        None => source_id(client.clone()).await.unwrap_or_else(|| source.cluster_url.to_string()),
+        None => source_id(source.clone()).await.unwrap_or(url),
     };
-    let config = Config {
+    Ok(Config {
         shard: arguments.shard.clone(),
         cluster: arguments.cluster.clone(),
-        source: client,
+        source,
         prefix,
         source_id,
         target: Target::Network(Box::new(target)),
@@ -68,29 +100,28 @@ async fn replicate(arguments: &ReplicateArgs, target: Network) -> Result<(), Fai
         },
         identity: arguments.identity.clone().unwrap_or_else(identity),
         election_namespace: arguments.leader_election.then(|| arguments.leader_election_namespace.clone()),
-    };
-    let replicator = Replicator::new(config);
-    let report = replicator.report();
-    if let Some(address) = arguments.listen {
-        let address = serve(address, Arc::clone(&report)).await?;
-        say(&format!("listening on http://{address}\n"));
-    }
-    let stop = CancellationToken::new();
-    let progress = Progress::start(report, &arguments.shard);
-    let running = replicator.run(stop.clone());
-    tokio::pin!(running);
-    tokio::select! {
-        () = &mut running => {}
-        () = signals.next() => {
-            stop.cancel();
-            tokio::select! {
-                () = &mut running => {}
-                () = signals.next() => {}
+    })
+}
+
+/// Resolves when the kubeconfig has changed and can be read, with the client it describes. Tokens that
+/// files hold are `kube`'s to read again.
+async fn rotated(arguments: &ReplicateArgs) -> Client {
+    let Some(path) = &arguments.kubeconfig else { return std::future::pending().await };
+    let modified = || std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let known = modified();
+    loop {
+        tokio::time::sleep(ROTATION_EVERY).await;
+        if modified() == known {
+            continue;
+        }
+        match source(arguments).await {
+            Ok((source, _)) => {
+                tracing::info!(kubeconfig = %path.display(), "the kubeconfig has changed");
+                return source;
             }
+            Err(failure) => tracing::warn!("{}", failure.line()),
         }
     }
-    progress.end();
-    Ok(())
 }
 
 /// Where the cache is.
@@ -113,7 +144,8 @@ pub(crate) fn network(arguments: &CacheArgs) -> Result<Network, Failure> {
     Ok(network)
 }
 
-async fn source_config(arguments: &ReplicateArgs) -> Result<kube::Config, Failure> {
+/// The source, and its URL.
+async fn source(arguments: &ReplicateArgs) -> Result<(Client, String), Failure> {
     let mut config = if let Some(server) = &arguments.server {
         kube::Config::new(server.clone())
     } else if let Some(path) = &arguments.kubeconfig {
@@ -127,7 +159,10 @@ async fn source_config(arguments: &ReplicateArgs) -> Result<kube::Config, Failur
     };
     // A watch may be silent for a minute, and longer where there are no bookmarks.
     config.read_timeout = None;
-    Ok(config)
+    let url = config.cluster_url.to_string();
+    let client =
+        Client::try_from(config).map_err(|error| Failure::usage(format!("--kubeconfig: {error}")))?;
+    Ok((client, url))
 }
 
 /// The uid of `kube-system`, which a cluster keeps for its life.

@@ -29,7 +29,7 @@ pub(super) struct Shard {
     pub(super) target: Target,
     pub(super) hello: Hello,
     pub(super) report: Arc<Report>,
-    /// The types, and what their last sessions left.
+    /// The types.
     pub(super) cells: Vec<Cell>,
 }
 
@@ -64,7 +64,7 @@ impl Shard {
     }
 
     /// One connection.
-    async fn hold(&mut self, takeover: bool, stop: CancellationToken) -> Result<(), CellError> {
+    async fn hold(&self, takeover: bool, stop: CancellationToken) -> Result<(), CellError> {
         let link = Link::connect(&self.target).await?;
         let stream = link.open(&self.name, None).await?;
         let hello = Hello { takeover, source: String::new(), ..self.hello.clone() };
@@ -76,33 +76,20 @@ impl Shard {
         // Cells are told to end by their own signal, so that the goodbye comes last.
         let ending = CancellationToken::new();
         let mut sessions = JoinSet::new();
-        for mut cell in self.cells.drain(..) {
+        for cell in self.cells.clone() {
             let (link, hello, ending) = (link.clone(), self.hello.clone(), ending.clone());
-            sessions.spawn(async move {
-                let ended = again(&mut cell, &link, &hello, ending).await;
-                (cell, ended)
-            });
+            sessions.spawn(async move { again(&cell, &link, &hello, ending).await });
         }
         let stopped = stop;
         let mut ended = tokio::select! {
             () = stopped.cancelled() => Ok(()),
             error = control.run() => Err(error),
-            Some(session) = sessions.join_next() => match session {
-                Ok((cell, ended)) => {
-                    self.cells.push(cell);
-                    ended
-                }
-                Err(error) => Err(CellError::Refused(format!("a session broke: {error}"))),
+            Some(session) = sessions.join_next() => {
+                session.unwrap_or_else(|error| Err(CellError::Refused(format!("a session broke: {error}"))))
             }
         };
         ending.cancel();
-        let rest = async {
-            while let Some(session) = sessions.join_next().await {
-                if let Ok((cell, _)) = session {
-                    self.cells.push(cell);
-                }
-            }
-        };
+        let rest = async { while sessions.join_next().await.is_some() {} };
         if tokio::time::timeout(END_TIME, rest).await.is_err() && ended.is_ok() {
             ended = Err(LinkError("what was sent last may not be durable".to_owned()).into());
         }
@@ -115,18 +102,18 @@ impl Shard {
 
 /// Sessions of one type on a connection, one after the other: a source that fails, or refuses a type, is no
 /// reason to give up the others.
-async fn again(
-    cell: &mut Cell,
-    link: &Link,
-    hello: &Hello,
-    stop: CancellationToken,
-) -> Result<(), CellError> {
+async fn again(cell: &Cell, link: &Link, hello: &Hello, stop: CancellationToken) -> Result<(), CellError> {
     let mut pause = PAUSE_MIN;
     loop {
         let began = tokio::time::Instant::now();
         let error = match cell.session(link, hello, &stop).await {
             Ok(()) => return Ok(()),
-            Err(error @ (CellError::Source(_) | CellError::Refused(_))) => error,
+            Err(error @ CellError::Source(_)) => {
+                // It may come back as another one.
+                *cell.mirror.lock() = None;
+                error
+            }
+            Err(error @ CellError::Refused(_)) => error,
             Err(error) => return Err(error),
         };
         if stop.is_cancelled() {

@@ -3,6 +3,9 @@
 //! Lists are quorum reads (no resourceVersion is sent). Objects are handed on as the bytes they came in; no
 //! more than a page of them is held.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +17,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shardcache_proxy::push::client::number;
 use shardcache_proxy::push::lines::Lines;
-use std::borrow::Cow;
 
 use super::selection::Resource;
 
@@ -34,6 +36,9 @@ pub(super) enum SourceError {
     /// The version asked for is gone (410).
     #[error("the source has forgotten this version")]
     Expired,
+    /// The source does not know such requests (400, 422).
+    #[error("the source does not support this")]
+    Unsupported,
     /// Anything else.
     #[error("{0}")]
     Failed(String),
@@ -55,6 +60,8 @@ pub(super) struct Source {
     path: String,
     plural: String,
     selectors: String,
+    /// Whether the source is known to have no watch-lists.
+    pages_only: Arc<AtomicBool>,
 }
 
 /// A page of a list.
@@ -148,7 +155,8 @@ impl Source {
             }
         }
         let plural = resource.plural.clone();
-        Self { client, path: format!("{base}/{plural}"), base, plural, selectors }
+        let path = format!("{base}/{plural}");
+        Self { client, path, base, plural, selectors, pages_only: Arc::default() }
     }
 
     /// Kind of the type, and whether it has namespaces.
@@ -165,6 +173,22 @@ impl Source {
     pub(super) async fn head(&self) -> Result<u64, SourceError> {
         let page = self.get("limit=1", "application/json").await?;
         Ok(page.read()?.version()?)
+    }
+
+    /// A watch that begins with everything there is, as a quorum read (KEP-3157); `None` if the source does
+    /// not have that.
+    pub(super) async fn watch_list(&self) -> Result<Option<WatchLines>, SourceError> {
+        if self.pages_only.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let from = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        match self.open_watch(from).await {
+            Err(SourceError::Unsupported) => {
+                self.pages_only.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+            opened => opened.map(Some),
+        }
     }
 
     /// A page of the complete list; the first without a token.
@@ -184,8 +208,12 @@ impl Source {
 
     /// Watches from a version on.
     pub(super) async fn watch(&self, version: u64) -> Result<WatchLines, SourceError> {
+        self.open_watch(&format!("resourceVersion={version}")).await
+    }
+
+    async fn open_watch(&self, from: &str) -> Result<WatchLines, SourceError> {
         let uri = format!(
-            "{}?watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={}{}",
+            "{}?watch=true&allowWatchBookmarks=true&{from}&timeoutSeconds={}{}",
             self.path,
             WATCH_TIME.as_secs(),
             self.selectors
@@ -231,6 +259,9 @@ pub(super) fn watch_error(object: &str) -> SourceError {
 fn failure(path: &str, code: StatusCode, body: &[u8]) -> SourceError {
     if code == StatusCode::GONE {
         return SourceError::Expired;
+    }
+    if matches!(code, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
+        return SourceError::Unsupported;
     }
     let status: StatusBody = serde_json::from_slice(body).unwrap_or_default();
     let message = if status.message.is_empty() { code.to_string() } else { status.message };
