@@ -4,6 +4,8 @@
 
 #[path = "fixtures/objects.rs"]
 mod objects;
+#[path = "fixtures/pushing.rs"]
+mod pushing;
 
 #[path = "conformance/guards.rs"]
 mod guards;
@@ -13,6 +15,8 @@ mod history;
 mod opening;
 #[path = "conformance/publishing.rs"]
 mod publishing;
+#[path = "conformance/push.rs"]
+mod push;
 #[path = "conformance/restart.rs"]
 mod restart;
 #[path = "conformance/retention.rs"]

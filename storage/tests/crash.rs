@@ -11,6 +11,10 @@ mod full;
 mod objects;
 #[path = "crash/power.rs"]
 mod power;
+#[path = "crash/push.rs"]
+mod push;
+#[path = "fixtures/pushing.rs"]
+mod pushing;
 #[path = "crash/sync.rs"]
 mod sync;
 #[path = "crash/witness.rs"]

@@ -9,7 +9,7 @@ use crate::options;
 use crate::witness::{Witness, random_batch};
 
 /// Power losses per quick-repair setting.
-fn rounds() -> u64 {
+pub(crate) fn rounds() -> u64 {
     std::env::var("CRASH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(60)
 }
 
