@@ -22,7 +22,7 @@ use crate::resource_version::Revision;
 use crate::store::BackupReport;
 
 use super::handle::Handle;
-use super::tables::{self, FLOORS, INCS, META, REVS, TIMES, TYPES, decode_incarnation};
+use super::tables::{self, CELLS, FLOORS, INCS, META, REVS, TENURES, TIMES, TYPES, decode_incarnation};
 
 /// Bytes of records copied in one transaction.
 const BATCH_BYTES: usize = 8 << 20;
@@ -162,6 +162,8 @@ fn copy_small(txn: &ReadTransaction, copy: &Database) -> Result<(), redb::Error>
     copy_table(txn, &write, INCS)?;
     copy_table(txn, &write, META)?;
     copy_table(txn, &write, TIMES)?;
+    copy_table(txn, &write, CELLS)?;
+    copy_table(txn, &write, TENURES)?;
     Ok(write.commit()?)
 }
 

@@ -217,6 +217,7 @@ fn begin_incarnation(
     let txn = handle.begin_write()?;
     // From here on an older program must not write the file: it would not know what is push-managed.
     meta.write(&txn)?;
+    tables::create(&txn)?;
     let mut time = None;
     {
         let mut table = txn.open_table(INCS)?;

@@ -105,7 +105,7 @@ pub(crate) fn rows<K: redb::Key, V: redb::Value, T>(
     Ok(all)
 }
 
-/// Creates every table, so that readers need not care which were written to.
+/// Creates every table that is not there, so that readers need not care which were written to.
 pub(crate) fn create(txn: &WriteTransaction) -> Result<(), redb::Error> {
     txn.open_table(REVS)?;
     txn.open_table(TYPES)?;

@@ -149,6 +149,23 @@ async fn d33_the_start_of_a_sync_is_durable_with_its_first_event() {
     store.close().await.expect("closes");
 }
 
+#[tokio::test]
+async fn d32_a_backup_has_terms_and_cells() {
+    let rig = Rig::new(Engine::Redb);
+    let store = rig.open();
+    following(&*store).await;
+    let before = known(&store.subscribe().state);
+    let restored = Rig::new(Engine::Redb);
+    std::fs::create_dir_all(restored.path()).expect("a directory");
+    store.backup(restored.file()).await.expect("backs up");
+    store.close().await.expect("closes");
+    let store = restored.open();
+    assert_eq!(known(&store.subscribe().state), before);
+    let refused = commit_one(&*store, put("z", "x")).await;
+    assert!(matches!(refused, Err(Refusal::PushManaged { .. })), "{refused:?}");
+    store.close().await.expect("closes");
+}
+
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const CELLS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("cells");
 const TENURES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("tenures");
@@ -187,11 +204,17 @@ async fn a_file_of_format_1_keeps_everything_and_becomes_format_2() {
     let state = store.subscribe().state;
     assert_eq!((contents(&state), store.lineage().store), (before, identity));
     assert!(!state.has_cells() && state.tenures().next().is_none());
+    // Copied before anybody pushes, and after.
+    store.backup(rig.beside("before")).await.expect("backs up");
     following(&*store).await;
     let known_before = known(&store.subscribe().state);
+    store.backup(rig.beside("after")).await.expect("backs up");
     store.close().await.expect("closes");
     assert_eq!(format_of(&rig.file()), 2);
     let store = RedbStore::open(rig.options(opening_now())).expect("opens");
     assert_eq!(known(&store.subscribe().state), known_before);
     store.close().await.expect("closes");
+    for copy in ["before", "after"] {
+        assert_eq!(format_of(&rig.beside(copy)), 2, "{copy}");
+    }
 }
