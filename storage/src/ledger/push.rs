@@ -183,6 +183,13 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
                 self.sync_end(name, work, &claim)
             }
             (Phase::Following, Op::SyncEnd { .. }) => Step::Break("no sync has started".into()),
+            // The list was compared: what is left of the sweep is nothing the source knows of.
+            (Phase::Syncing(sync), Op::Progress { version, .. })
+                if sync.sweeping && version >= work.cell.position =>
+            {
+                work.cell.position = version;
+                Step::Go
+            }
             (Phase::Syncing(_), Op::Progress { .. }) => {
                 Step::Break("there is no progress inside a sync".into())
             }
@@ -198,14 +205,14 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
                 }
             }
             (phase, Op::Upsert { key, version, draft }) => {
-                if matches!(phase, Phase::Following) && !work.moves_to(version) {
+                if phase.has_position() && !work.moves_to(version) {
                     return Step::Go;
                 }
                 self.upsert(name, work, &key, version, draft);
                 Step::Go
             }
             (phase, Op::Delete { key, version, uid }) => {
-                if matches!(phase, Phase::Following) && !work.moves_to(version) {
+                if phase.has_position() && !work.moves_to(version) {
                     return Step::Go;
                 }
                 self.remove(name, work, &key, version, &uid);

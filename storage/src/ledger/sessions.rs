@@ -40,8 +40,20 @@ pub(super) struct Sync {
     pub(super) number: u64,
     /// States of the cell's objects that the list has confirmed. Bound: one per object of the cell.
     pub(super) seen: HashSet<Revision>,
-    /// Count and digest were compared; what is not confirmed is being removed.
+    /// Count and digest were compared; what is not confirmed is being removed. Events that follow the
+    /// list may arrive meanwhile.
     pub(super) sweeping: bool,
+}
+
+impl Phase {
+    /// Whether frames are events after the position, and not items of a list.
+    pub(super) fn has_position(&self) -> bool {
+        match self {
+            Self::AwaitsSync { .. } => false,
+            Self::Syncing(sync) => sync.sweeping,
+            Self::Following => true,
+        }
+    }
 }
 
 impl Sessions {

@@ -52,10 +52,11 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
         }
         let unseen = |object: &&Object| !sync.seen.contains(&object.revision());
         let mut absent: Vec<Object> = objects_of(&self.staged.state, name).filter(unseen).cloned().collect();
-        if !sync.sweeping
-            && let Some(wrong) = compare(work, &absent, claim)
-        {
-            return wrong;
+        if !sync.sweeping {
+            if let Some(wrong) = compare(work, &absent, claim) {
+                return wrong;
+            }
+            work.cell.position = claim.version;
         }
         let more = absent.len() > SWEEP_MAX;
         absent.truncate(SWEEP_MAX);
@@ -70,7 +71,6 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
             }
             return Step::Again;
         }
-        work.cell.position = claim.version;
         work.cell.cut = true;
         work.cell.synced_generation = work.cell.generation;
         work.cell.synced_ms = work.now_ms;

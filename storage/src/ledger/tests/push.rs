@@ -233,6 +233,39 @@ fn d33_a_large_sweep_is_several_commits_and_not_cut_until_the_last() {
 }
 
 #[test]
+fn d33_events_may_follow_the_end_of_a_list_whose_sweep_goes_on() {
+    let mut bench = Bench::new();
+    bench.attach("i1", None, None);
+    bench.open(1, "src", 10);
+    let names: Vec<String> = (0..8).map(|n| format!("n{n}")).collect();
+    let objects: Vec<_> = names.iter().map(|name| (name.as_str(), "u", 5)).collect();
+    let mut ops = vec![Op::SyncStart { sync: 1 }];
+    ops.extend(names.iter().map(|name| upsert(name, "u", 5)));
+    ops.push(sync_end(10, &objects));
+    assert_eq!(bench.frames(ops).verdict, Verdict::Done);
+    // What comes behind the end in the same request, or in one that was on its way.
+    let end = || sync_end(11, &objects[..1]);
+    let begun = vec![
+        Op::SyncStart { sync: 1 },
+        upsert("n0", "u", 5),
+        end(),
+        upsert("late", "ul", 12),
+        upsert("n0", "u", 11),
+        progress(12, &[("n0", "u", 5), ("late", "ul", 12)]),
+    ];
+    let pushed = bench.frames(begun);
+    assert_eq!((pushed.verdict, pushed.tally.duplicate), (Verdict::Sweeping, 1));
+    assert!(!bench.cell().cut);
+    let pushed = bench.frames(vec![delete("n0", "u", 13), progress(14, &[("late", "ul", 12)])]);
+    assert_eq!((pushed.verdict, bench.cell().position), (Verdict::Done, 14));
+    while bench.frames(vec![end()]).verdict == Verdict::Sweeping {
+        assert!(!bench.cell().cut);
+    }
+    assert_eq!((bench.content().as_str(), bench.cell().cut, bench.cell().position), ("late@12 ", true, 14));
+    assert_eq!(bench.frames(vec![progress(15, &[("late", "ul", 12)])]).verdict, Verdict::Done);
+}
+
+#[test]
 fn d34_the_table_row_by_row() {
     let mut bench = Bench::following();
     let none = Tally::default();
