@@ -95,8 +95,8 @@ impl Bench {
 
     /// Names and source versions in key order.
     fn content(&self) -> String {
-        let objects = self.state.objects(&cowboys()).into_iter().flat_map(|objects| objects.iter());
-        objects.map(|o| format!("{}@{} ", o.parts().name, o.source().version)).collect()
+        let objects = self.state.objects(&cowboys()).into_iter().flat_map(crate::state::Objects::iter);
+        objects.flat_map(|o| [o.parts().name.to_owned(), format!("@{} ", o.source().version)]).collect()
     }
 }
 
