@@ -3,7 +3,7 @@
 use shardcache_storage::Op;
 
 use crate::script::{Replaces, Step};
-use crate::world::{Engine, World, version_of};
+use crate::world::{Engine, World};
 use crate::{Memory, Redb};
 
 /// How a session ends before its time.
@@ -25,6 +25,8 @@ enum Before {
     Synced,
     /// As before, and then the source was restored.
     Restored,
+    /// The source was restored and went on past the position.
+    Advanced,
 }
 
 const WHOLE: Step = Step::Deliver { pusher: 0, frames: usize::MAX, chunk: 3 };
@@ -46,12 +48,15 @@ fn prepare<E: Engine>(before: Before) -> World<E> {
             steps.extend([Step::Delete(1), Step::Recreate(2), Step::Write(3)]);
             steps
         }
-        Before::Restored => {
+        Before::Restored | Before::Advanced => {
             let mut steps =
                 vec![Step::Write(0), Step::Write(1), Step::BackUp, Step::Write(2), Step::Write(3)];
             steps.extend([Step::Write(0), Step::Delete(1)]);
             steps.extend(sync);
-            steps.extend([Step::Restore, Step::Write(4), Step::Write(1)]);
+            match before {
+                Before::Advanced => steps.push(Step::RestoreAndAdvance(1)),
+                _ => steps.extend([Step::Restore, Step::Write(4), Step::Write(1)]),
+            }
             steps
         }
     };
@@ -108,7 +113,7 @@ fn cut_everywhere<E: Engine>(before: Before, ending: Ending, again: bool) -> usi
         let pusher = usize::from(ending == Ending::Takeover);
         world.step(&Step::Connect { pusher, replaces: Replaces::Current });
         if again {
-            world.send(pusher, whole_again(&world, pusher, &ops));
+            world.send(pusher, whole_again(&world, pusher, &ops, prefix));
         }
         world.settle_as(pusher);
         // What the cut left behind arrives after all.
@@ -118,16 +123,16 @@ fn cut_everywhere<E: Engine>(before: Before, ending: Ending, again: bool) -> usi
     length
 }
 
-/// The whole session once more, as far as the rules let it be sent: no list and no progress of the past,
-/// and nothing before a list where one is needed.
-fn whole_again<E: Engine>(world: &World<E>, pusher: usize, ops: &[Op]) -> Vec<Op> {
+/// The whole session once more, as far as the rules let it be sent: no list that had ended before the cut,
+/// no progress of the past, and nothing before a list where one is needed.
+fn whole_again<E: Engine>(world: &World<E>, pusher: usize, ops: &[Op], prefix: usize) -> Vec<Op> {
     let (needs_sync, position) = world.stands(pusher);
-    let list_of = |number: u64| {
-        let is_its_end = |op: &&Op| matches!(op, Op::SyncEnd { sync, .. } if *sync == number);
-        ops.iter().find(is_its_end).and_then(version_of)
+    let had_ended = |number: u64| {
+        let is_its_end = |op: &Op| matches!(op, Op::SyncEnd { sync, .. } if *sync == number);
+        ops[..prefix].iter().any(is_its_end)
     };
     let may_be_sent = |op: &&Op| match op {
-        Op::SyncStart { sync } | Op::SyncEnd { sync, .. } => list_of(*sync) >= Some(position),
+        Op::SyncStart { sync } | Op::SyncEnd { sync, .. } => !had_ended(*sync),
         Op::Progress { version, .. } => *version >= position,
         Op::Upsert { .. } | Op::Delete { .. } => true,
     };
@@ -137,7 +142,7 @@ fn whole_again<E: Engine>(world: &World<E>, pusher: usize, ops: &[Op]) -> Vec<Op
 
 /// `again`: what is sent afterwards is the whole session (D34), or only what follows the position.
 fn all<E: Engine>(endings: &[Ending], again: &[bool]) {
-    for before in [Before::Unmanaged, Before::Synced, Before::Restored] {
+    for before in [Before::Unmanaged, Before::Synced, Before::Restored, Before::Advanced] {
         for ending in endings {
             for again in again {
                 let frames = cut_everywhere::<E>(before, *ending, *again);

@@ -26,6 +26,8 @@ pub(crate) enum Step {
     BackUp,
     /// The source is put back to its backup.
     Restore,
+    /// The source is put back to its backup and goes on, past where it was, before anybody looks.
+    RestoreAndAdvance(usize),
     /// The source gets another identity and counts anew.
     ChangeIdentity,
     /// A pusher wins the election at the source.
@@ -89,6 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Bump),
         2 => Just(Step::BackUp),
         2 => Just(Step::Restore),
+        3 => name.clone().prop_map(Step::RestoreAndAdvance),
         1 => Just(Step::ChangeIdentity),
         4 => pusher.clone().prop_map(Step::Elect),
         1 => Just(Step::NewLease),

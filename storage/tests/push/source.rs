@@ -152,6 +152,14 @@ impl Source {
         self.gone.extend(lost.map(|(name, thing)| (name, thing.uid)));
     }
 
+    /// As [`Source::restore`], and at once writes past where it was: numbers cannot show it (D36).
+    pub(crate) fn restore_and_advance(&mut self, name: &'static str) {
+        let head = self.now.head;
+        self.restore();
+        self.now.head = self.now.head.max(head);
+        self.write(name);
+    }
+
     /// The same objects under another identity, numbered anew.
     pub(crate) fn change_identity(&mut self) {
         let things = self.now.now();

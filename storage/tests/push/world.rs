@@ -108,6 +108,7 @@ impl<E: Engine> World<E> {
             Step::Bump => source.bump(),
             Step::BackUp => source.back_up(),
             Step::Restore => source.restore(),
+            Step::RestoreAndAdvance(name) => source.restore_and_advance(NAMES[name]),
             Step::ChangeIdentity => source.change_identity(),
             Step::Elect(pusher) => self.elect(pusher),
             Step::NewLease => {
@@ -474,7 +475,7 @@ impl<E: Engine> World<E> {
 }
 
 /// The source version that a frame names.
-pub(crate) fn version_of(op: &Op) -> Option<u64> {
+fn version_of(op: &Op) -> Option<u64> {
     match op {
         Op::SyncStart { .. } => None,
         Op::SyncEnd { version, .. }
