@@ -270,7 +270,7 @@ impl<L: Log> Writer<L> {
                 self.written();
                 // Had the transaction that failed reached the disk, it happened (C4): its callers were
                 // told that this may be so, and everybody else learns of it here.
-                if !adopted.is_empty() || state.has_cells() {
+                if !adopted.is_empty() || state.tenures().next().is_some() {
                     let cells: Vec<_> = state.cells().map(|(name, _)| name.clone()).collect();
                     self.publish(state, adopted, cells);
                 }

@@ -34,6 +34,10 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
             Push::Catalog { shard, term, types } => self.catalog(&shard, term, types),
             Push::Open(open) => self.open(open),
             Push::Frames(frames) => self.frames(frames),
+            Push::Close { cell, session } => {
+                drop(self.sessions.take(&cell, session));
+                self.pushed(cell.shard(), Some(&cell), Verdict::Done)
+            }
             Push::Release { shard, type_name } => self.release(&shard, type_name.as_ref()),
         }
     }
@@ -224,10 +228,12 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
     fn upsert(&mut self, name: &CellName, work: &mut Work, key: &Key, version: u64, draft: Draft) {
         let current = self.staged.state.get(name.type_name(), key.as_str()).cloned();
         if let Some(current) = &current {
-            let same_object = current.uid() == draft.uid();
             let source = work.source_of(current);
-            let newer = same_object && source.generation == work.cell.generation && source.version > version;
-            let same = same_object && source.version == version && draft.is_content_of(current);
+            // Inside a generation versions are of one order, whatever the uid: an older list must not bring
+            // an older object back.
+            let newer = source.generation == work.cell.generation && source.version > version;
+            let same =
+                current.uid() == draft.uid() && source.version == version && draft.is_content_of(current);
             if newer || same {
                 work.confirm(current);
                 *(if newer { &mut work.tally.stale } else { &mut work.tally.unchanged }) += 1;

@@ -24,6 +24,13 @@ pub enum Push {
     Open(Open),
     /// Frames of a session, in order.
     Frames(Frames),
+    /// A session is over; a sync that is under way is given up.
+    Close {
+        /// The cell.
+        cell: CellName,
+        /// Number of the session; another one of the cell goes on.
+        session: u64,
+    },
     /// An administrator gives a cell, or all cells of a shard, back to ordinary writers.
     Release {
         /// The shard.

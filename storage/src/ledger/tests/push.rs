@@ -290,6 +290,14 @@ fn d34_the_table_row_by_row() {
 }
 
 #[test]
+fn d34_an_older_list_does_not_bring_an_older_object_back() {
+    let mut bench = Bench::following();
+    bench.frames(vec![upsert("b", "new", 15)]);
+    let pushed = bench.frames(vec![Op::SyncStart { sync: 2 }, upsert("b", "ub", 7)]);
+    assert_eq!((pushed.tally.stale, bench.content().as_str()), (1, "a@5 b@15 "));
+}
+
+#[test]
 fn d34_progress_moves_the_position_and_compares() {
     let objects = [("a", "ua", 5), ("b", "ub", 7)];
     let mut bench = Bench::following();
@@ -367,6 +375,9 @@ fn d30_ordinary_writes_are_refused_from_the_first_sync_on_until_released() {
     assert_eq!(refused(&mut bench), None, "nothing has been synced yet");
     bench.frames(vec![Op::SyncStart { sync: 1 }]);
     assert_eq!(refused(&mut bench).as_deref(), Some("h-i1"), "none is interleaved with a sync");
+    let (cell, session) = (CellName::new("amber", cowboys()), bench.session);
+    bench.push(Push::Close { cell, session });
+    assert_eq!(refused(&mut bench), None, "it broke off, and nothing was complete");
     let mut bench = Bench::following();
     assert_eq!(refused(&mut bench).as_deref(), Some("h-i1"));
     bench.push(Push::Release { shard: "amber".into(), type_name: Some(cowboys()) });
