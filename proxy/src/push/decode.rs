@@ -1,14 +1,15 @@
 //! From frames to what the store is asked: every object is checked as an ordinary write is, and that it
 //! is what the frame says it is.
 
-use shardcache_storage::{Key, Op, TypeName};
+use shardcache_storage::{Key, Op, PushedType, TypeName};
 
 use super::PushConfig;
-use super::client::{Delete, Upsert};
+use super::client::{Delete, Hello, Upsert};
 use crate::http::names;
 use crate::http::path;
 use crate::ingest::{self, Assigned, CLUSTER_ANNOTATION, Object, Original, SHARD_ANNOTATION};
 use crate::status::ApiError;
+use crate::types::{Types, pushed_type};
 
 /// The cell of a stream, as its hello has settled it.
 #[derive(Clone, Debug)]
@@ -28,6 +29,48 @@ pub(crate) struct CellType {
 }
 
 impl CellType {
+    /// What the stream's objects are: as the server serves the type already, or else as the pusher says.
+    pub(crate) fn agreed(
+        types: &Types,
+        shard: &str,
+        name: &TypeName,
+        version: &str,
+        hello: &Hello,
+    ) -> Result<Self, ApiError> {
+        let said = hello.kind.as_ref().zip(hello.namespaced);
+        let (kind, namespaced) = match (said, types.known_in(shard, name)) {
+            (None, None) => {
+                return Err(ApiError::bad_request(format!(
+                    "kind, scope: are required, because the type {} is unknown here",
+                    name.qualified()
+                )));
+            }
+            (Some((kind, namespaced)), Some((known, true)))
+                if *kind != known.kind || namespaced != known.namespaced =>
+            {
+                return Err(ApiError::bad_request(format!(
+                    "kind, scope: {} is a {} {} here",
+                    name.qualified(),
+                    if known.namespaced { "Namespaced" } else { "Cluster" },
+                    known.kind
+                )));
+            }
+            (Some((kind, namespaced)), _) => (kind.clone(), namespaced),
+            (None, Some((known, _))) => (known.kind.clone(), known.namespaced),
+        };
+        let described = PushedType { version: version.into(), kind: kind.as_str().into(), namespaced };
+        let info = pushed_type(name, &described);
+        info.check().map_err(ApiError::bad_request)?;
+        Ok(Self {
+            shard: shard.into(),
+            name: name.clone(),
+            api_version: info.api_version(version),
+            version: version.to_owned(),
+            kind,
+            namespaced,
+        })
+    }
+
     /// An `upsert`, checked and encoded.
     pub(crate) fn upsert(&self, frame: &Upsert<'_>) -> Result<Op, ApiError> {
         let object = ingest::read(frame.object.as_bytes())

@@ -73,7 +73,8 @@ impl Presence {
         let now = Instant::now();
         let mut shards = self.shards.lock();
         let heard = shards.entry(shard.into()).or_insert_with(|| Heard {
-            term: watch::Sender::new(term),
+            // No term yet: the first one heard since the opening may be a takeover too.
+            term: watch::Sender::new(0),
             at: now,
             gone: false,
             taken_over: None,

@@ -7,6 +7,7 @@
 //! the server drains.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -21,6 +22,7 @@ use shardcache_storage::{
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::client::{self, ClientFrame, Hello};
+use super::control::Control;
 use super::decode::{self, CellType};
 use super::lines::{LineError, Lines};
 use super::presence::Attached;
@@ -31,7 +33,6 @@ use crate::http::store_error;
 use crate::metrics::labels::{FrameOutcome, PushEnd};
 use crate::service::Api;
 use crate::status::ApiError;
-use crate::types::pushed_type;
 
 /// Batches of one stream that may be with the store.
 const BATCHES_MAX: usize = 4;
@@ -66,7 +67,7 @@ impl Subject {
 }
 
 /// Why a stream ends.
-enum End {
+pub(super) enum End {
     /// In order, or the pusher is gone: nothing is to be said.
     Quiet(PushEnd),
     /// With a last frame.
@@ -109,7 +110,7 @@ where
     let mut lines = Lines::new(body, api.config.push.frame_bytes_max);
     let end = match begin(&api, &subject, &mut lines).await {
         Ok((stream, welcome)) => {
-            sink.send(BytesMut::from(&*welcome.line()).freeze().into()).await;
+            tell(&mut sink, &welcome).await;
             match stream {
                 Begun::Control(control) => control.run(&mut lines, &mut sink).await,
                 Begun::Cell(session) => session.run(&mut lines, &mut sink).await,
@@ -124,7 +125,7 @@ where
     api.metrics.push.ends.get_or_create(&reason.into()).inc();
     if let Some(frame) = last {
         tracing::info!(shard = subject.shard(), reason = reason.as_str(), ?frame, "a push stream ends");
-        sink.send(BytesMut::from(&*frame.line()).freeze().into()).await;
+        tell(&mut sink, &frame).await;
     }
     Ok(())
 }
@@ -145,7 +146,11 @@ where
     B::Error: std::fmt::Display,
 {
     let config = &api.config.push;
-    let first = tokio::time::timeout(config.silence, lines.next()).await.map_err(|_| silent())??;
+    let first = tokio::select! {
+        biased;
+        () = api.drained() => return Err(draining()),
+        first = tokio::time::timeout(config.silence, lines.next()) => first.map_err(|_| silent())??,
+    };
     let Some(first) = first else { return Err(End::Quiet(PushEnd::Gone)) };
     let (seq, frame) = client::read(&first).map_err(ApiError::bad_request)?;
     let ClientFrame::Hello(hello) = frame else {
@@ -153,16 +158,24 @@ where
     };
     check_seq(seq, 1)?;
     let shard = subject.shard();
-    let tenure = api.cache.snapshot().state.tenure(shard).cloned().unwrap_or_default();
-    let replaceable = api.presence.replaceable(shard, &tenure, hello.takeover, config);
-    let attach = Attach {
-        shard: shard.into(),
-        holder: hello.holder.as_str().into(),
-        instance: hello.instance.as_str().into(),
-        election: hello.election.clone(),
-        replaces: replaceable.ok(),
+    let mut tenure = api.cache.snapshot().state.tenure(shard).cloned().unwrap_or_default();
+    let (attached, replaceable) = loop {
+        let replaceable = api.presence.replaceable(shard, &tenure, hello.takeover, config);
+        let attach = Attach {
+            shard: shard.into(),
+            holder: hello.holder.as_str().into(),
+            instance: hello.instance.as_str().into(),
+            election: hello.election.clone(),
+            replaces: replaceable.ok(),
+        };
+        let attached = api.store.push(Push::Attach(attach)).await.map_err(|error| store_error(&error))?;
+        // The snapshot was behind what the writer judged by: the question was about an older holder.
+        if attached.verdict == Verdict::Held && attached.tenure.term > tenure.term {
+            tenure = attached.tenure;
+            continue;
+        }
+        break (attached, replaceable);
     };
-    let attached = api.store.push(Push::Attach(attach)).await.map_err(|error| store_error(&error))?;
     let term = attached.tenure.term;
     match attached.verdict {
         Verdict::Held => {
@@ -194,10 +207,10 @@ where
             };
             Ok((Begun::Control(Control { api, shard: shard.clone(), term, presence, seq: 1 }), welcome))
         }
-        Subject::Cell { .. } => {
-            let cell = cell_type(api, subject, &hello)?;
-            let session = open(api, cell, &hello, term, presence).await?;
-            Ok(session)
+        Subject::Cell { shard, type_name, version } => {
+            let types = &api.cache.snapshot().types;
+            let cell = CellType::agreed(types, shard, type_name, version, &hello)?;
+            open(api, cell, &hello, term, presence).await
         }
     }
 }
@@ -251,115 +264,9 @@ async fn open<'a>(
         waiting: Batch::default(),
         running: FuturesOrdered::new(),
         sent: VecDeque::new(),
-        sync_end: None,
         barrier: u64::from(reason.is_none()),
     };
     Ok((Begun::Cell(Box::new(session)), welcome))
-}
-
-/// What the stream's objects are: as the server serves the type already, or else as the pusher says.
-fn cell_type(api: &Api, subject: &Subject, hello: &Hello) -> Result<CellType, ApiError> {
-    let Subject::Cell { shard, type_name, version } = subject else {
-        return Err(ApiError::internal("a control stream has no type"));
-    };
-    let said = hello.kind.as_ref().zip(hello.namespaced);
-    let known = &api.cache.snapshot().types;
-    let (kind, namespaced) = match (said, known.known_in(shard, type_name)) {
-        (None, None) => {
-            return Err(ApiError::bad_request(format!(
-                "kind, scope: are required, because the type {} is unknown here",
-                type_name.qualified()
-            )));
-        }
-        (Some((kind, namespaced)), Some((known, true)))
-            if *kind != known.kind || namespaced != known.namespaced =>
-        {
-            return Err(ApiError::bad_request(format!(
-                "kind, scope: {} is a {} {} here",
-                type_name.qualified(),
-                if known.namespaced { "Namespaced" } else { "Cluster" },
-                known.kind
-            )));
-        }
-        (Some((kind, namespaced)), _) => (kind.clone(), namespaced),
-        (None, Some((known, _))) => (known.kind.clone(), known.namespaced),
-    };
-    let info = pushed_type(
-        type_name,
-        &PushedType { version: version.as_str().into(), kind: kind.as_str().into(), namespaced },
-    );
-    info.check().map_err(ApiError::bad_request)?;
-    Ok(CellType {
-        shard: shard.clone(),
-        name: type_name.clone(),
-        api_version: info.api_version(version),
-        version: version.clone(),
-        kind,
-        namespaced,
-    })
-}
-
-/// The control stream of a shard.
-struct Control<'a> {
-    api: &'a Api,
-    shard: Box<str>,
-    term: u64,
-    presence: Attached<'a>,
-    seq: u64,
-}
-
-impl Control<'_> {
-    async fn run<B>(mut self, lines: &mut Lines<B>, sink: &mut Sink) -> End
-    where
-        B: HttpBody + Unpin,
-        B::Error: std::fmt::Display,
-    {
-        let idle = self.api.config.push.idle_timeout;
-        loop {
-            let line = tokio::select! {
-                biased;
-                () = self.api.drained() => return draining(),
-                () = self.presence.fenced() => return self.replaced(),
-                line = tokio::time::timeout(idle, lines.next()) => line,
-            };
-            match self.frame(line).await {
-                Ok(ack) => sink.send(BytesMut::from(&*ack.line()).freeze().into()).await,
-                Err(end) => return end,
-            }
-        }
-    }
-
-    async fn frame(
-        &mut self,
-        line: Result<Result<Option<BytesMut>, LineError>, tokio::time::error::Elapsed>,
-    ) -> Result<ServerFrame, End> {
-        let Some(line) = line.map_err(|_| silent())?? else { return Err(End::Quiet(PushEnd::Gone)) };
-        self.presence.heard();
-        let (seq, frame) = client::read(&line).map_err(ApiError::bad_request)?;
-        self.seq += 1;
-        check_seq(seq, self.seq)?;
-        let version = match frame {
-            ClientFrame::Catalog(types) => {
-                let push = Push::Catalog { shard: self.shard.clone(), term: self.term, types };
-                let pushed = self.api.store.push(push).await.map_err(|error| store_error(&error))?;
-                if pushed.verdict != Verdict::Done {
-                    return Err(fenced(&pushed));
-                }
-                pushed.version
-            }
-            ClientFrame::Progress { at: None, barrier: None } => self.api.cache.snapshot().resource_version(),
-            ClientFrame::Bye => {
-                self.presence.goodbye();
-                return Err(End::Quiet(PushEnd::Bye));
-            }
-            _ => return Err(ApiError::bad_request("type: not on a control stream").into()),
-        };
-        Ok(ServerFrame::Ack { seq, position: None, cache_rv: version.to_string() })
-    }
-
-    fn replaced(&self) -> End {
-        replaced(self.api, &self.shard)
-    }
 }
 
 /// The stream of a cell.
@@ -380,8 +287,6 @@ struct Session<'a> {
     running: FuturesOrdered<BoxFuture<'static, Result<Pushed, StorageError>>>,
     /// What is with the store, in order.
     sent: VecDeque<Sent>,
-    /// The end of a sync that is with the store: nothing follows it before it is done.
-    sync_end: Option<Op>,
     /// The barrier to be asked for; 0: none.
     barrier: u64,
 }
@@ -391,12 +296,16 @@ struct Session<'a> {
 struct Batch {
     ops: Vec<Op>,
     bytes: usize,
+    /// The last of them, if it ends a sync: nothing follows it before it is done.
+    sync_end: Option<Op>,
 }
 
 /// A batch that is with the store.
 struct Sent {
     seq: u64,
     bytes: usize,
+    /// To be asked for again while the store has not removed everything.
+    sync_end: Option<Op>,
     /// Its part of the server's budget.
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -427,7 +336,8 @@ impl Session<'_> {
             let id = std::mem::take(&mut self.barrier);
             tell(sink, &ServerFrame::Barrier { id }).await;
         }
-        let reads = self.running.len() < BATCHES_MAX && self.unacked < self.window && self.sync_end.is_none();
+        let sweeps = self.sent.back().is_some_and(|sent| sent.sync_end.is_some());
+        let reads = self.running.len() < BATCHES_MAX && self.unacked < self.window && !sweeps;
         tokio::select! {
             biased;
             () = self.api.drained() => Err(draining()),
@@ -450,7 +360,7 @@ impl Session<'_> {
     {
         self.presence.heard();
         let mut wrong = self.add(line).err();
-        while wrong.is_none() && self.sync_end.is_none() && !self.is_full() {
+        while wrong.is_none() && self.waiting.sync_end.is_none() && !self.is_full() {
             match lines.buffered() {
                 Ok(Some(line)) => wrong = self.add(&line).err(),
                 Ok(None) => break,
@@ -458,7 +368,7 @@ impl Session<'_> {
             }
         }
         // What came before the frame that is wrong, or the goodbye, is still done.
-        self.hand_over(sink).await;
+        self.hand_over(sink).await?;
         let Some(end) = wrong else { return Ok(()) };
         while let Some(done) = self.running.next().await {
             self.done(done, sink).await?;
@@ -480,7 +390,7 @@ impl Session<'_> {
             ClientFrame::SyncStart { sync } => Op::SyncStart { sync },
             ClientFrame::SyncEnd { sync, version, sum, allow_empty } => {
                 let op = Op::SyncEnd { sync, version, count: sum.count, digest: sum.digest, allow_empty };
-                self.sync_end = Some(op.clone());
+                self.waiting.sync_end = Some(op.clone());
                 op
             }
             ClientFrame::Progress { at: Some((version, sum)), .. } => {
@@ -504,29 +414,30 @@ impl Session<'_> {
         Ok(())
     }
 
-    async fn hand_over(&mut self, sink: &mut Sink) {
-        let Batch { ops, bytes } = std::mem::take(&mut self.waiting);
+    async fn hand_over(&mut self, sink: &mut Sink) -> Result<(), End> {
+        let Batch { ops, bytes, sync_end } = std::mem::take(&mut self.waiting);
         if ops.is_empty() {
-            return;
+            return Ok(());
         }
-        let permit = self.permit(bytes, sink).await;
+        let permit = self.permit(bytes, sink).await?;
         self.unacked += bytes;
-        self.sent.push_back(Sent { seq: self.seq, bytes, _permit: permit });
+        self.sent.push_back(Sent { seq: self.seq, bytes, sync_end, _permit: permit });
         self.submit(ops);
+        Ok(())
     }
 
     /// A part of the server's budget for what waits; the pusher is told to slow down if it has to wait.
-    async fn permit(&mut self, bytes: usize, sink: &mut Sink) -> Option<OwnedSemaphorePermit> {
-        let budget = &self.api.push_budget;
+    async fn permit(&mut self, bytes: usize, sink: &mut Sink) -> Result<Option<OwnedSemaphorePermit>, End> {
+        let budget = Arc::clone(&self.api.push_budget);
         let most = self.api.config.push.bytes_in_flight_max / PERMIT_BYTES;
         let wanted = bytes.div_ceil(PERMIT_BYTES).clamp(1, most.max(1)) as u32;
         let full = self.api.config.push.window_bytes;
-        if let Ok(permit) = Arc::clone(budget).try_acquire_many_owned(wanted) {
+        if let Ok(permit) = Arc::clone(&budget).try_acquire_many_owned(wanted) {
             if self.window < full && budget.available_permits() > most / 2 {
                 self.window = full;
                 tell(sink, &ServerFrame::Throttle { window: full as u64 }).await;
             }
-            return Some(permit);
+            return Ok(Some(permit));
         }
         self.api.metrics.push.throttled.inc();
         let less = (self.window / 2).max(self.api.config.push.frame_bytes_max.min(full));
@@ -534,7 +445,18 @@ impl Session<'_> {
             self.window = less;
             tell(sink, &ServerFrame::Throttle { window: less as u64 }).await;
         }
-        Arc::clone(budget).acquire_many_owned(wanted).await.ok()
+        let mut waiting = pin!(budget.acquire_many_owned(wanted));
+        loop {
+            // Batches that are done give their parts back: who waits and holds on to them would wait for
+            // others who do the same.
+            tokio::select! {
+                biased;
+                () = self.api.drained() => return Err(draining()),
+                () = self.presence.fenced() => return Err(replaced(self.api, &self.cell.shard)),
+                Some(done) = self.running.next(), if !self.running.is_empty() => self.done(done, sink).await?,
+                permit = &mut waiting => return Ok(permit.ok()),
+            }
+        }
     }
 
     fn submit(&mut self, ops: Vec<Op>) {
@@ -548,13 +470,12 @@ impl Session<'_> {
         let pushed = done.map_err(|error| store_error(&error))?;
         self.count(&pushed.tally);
         if pushed.verdict == Verdict::Sweeping
-            && let Some(op) = self.sync_end.clone()
+            && let Some(op) = self.sent.front().and_then(|sent| sent.sync_end.clone())
         {
             // The same again, until nothing is left to be removed; its batch stays the oldest.
             self.submit(vec![op]);
             return Ok(());
         }
-        self.sync_end = None;
         let sent = self.sent.pop_front().expect("as many as are running");
         self.unacked -= sent.bytes;
         let cell = pushed.cell.clone().unwrap_or_default();
@@ -576,6 +497,11 @@ impl Session<'_> {
             }
             Verdict::Done | Verdict::Sweeping => {}
         }
+        // As after an ordinary write, who lists from now on sees it.
+        let shown = self.api.cache.published(pushed.version.revision());
+        tokio::time::timeout(self.api.config.request_timeout, shown)
+            .await
+            .map_err(|_| ApiError::timeout("what was pushed is not shown yet", 1))?;
         let position = cell.cut.then(|| cell.position.to_string());
         tell(sink, &ServerFrame::Ack { seq: sent.seq, position, cache_rv: pushed.version.to_string() }).await;
         Ok(())
@@ -596,33 +522,33 @@ impl Session<'_> {
     }
 }
 
-async fn tell(sink: &mut Sink, frame: &ServerFrame) {
+pub(super) async fn tell(sink: &mut Sink, frame: &ServerFrame) {
     sink.send(BytesMut::from(&*frame.line()).freeze().into()).await;
 }
 
-fn check_seq(found: u64, expected: u64) -> Result<(), ApiError> {
+pub(super) fn check_seq(found: u64, expected: u64) -> Result<(), ApiError> {
     if found == expected {
         return Ok(());
     }
     Err(ApiError::bad_request(format!("seq: is {found}, but {expected} is next")))
 }
 
-fn silent() -> End {
+pub(super) fn silent() -> End {
     let error = ApiError::timeout("nothing was heard on this stream for too long", 0);
     End::Told(PushEnd::Silent, ServerFrame::Error { status: error.status() })
 }
 
-fn draining() -> End {
+pub(super) fn draining() -> End {
     let error = ApiError::unavailable("the server is shutting down", 1);
     End::Told(PushEnd::Drain, ServerFrame::Error { status: error.status() })
 }
 
-fn fenced(pushed: &Pushed) -> End {
+pub(super) fn fenced(pushed: &Pushed) -> End {
     let (term, holder) = (pushed.tenure.term, pushed.tenure.holder.to_string());
     End::Told(PushEnd::Fenced, ServerFrame::Fenced { term, holder })
 }
 
-fn replaced(api: &Api, shard: &str) -> End {
+pub(super) fn replaced(api: &Api, shard: &str) -> End {
     let tenure = api.cache.snapshot().state.tenure(shard).cloned().unwrap_or_default();
     End::Told(PushEnd::Fenced, ServerFrame::Fenced { term: tenure.term, holder: tenure.holder.to_string() })
 }

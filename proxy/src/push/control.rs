@@ -1,0 +1,77 @@
+//! The control stream of a shard: which types there are, and that their pusher lives.
+
+use bytes::BytesMut;
+use http_body::Body as HttpBody;
+use shardcache_storage::{Push, Verdict};
+
+use super::client::{self, ClientFrame};
+use super::lines::{LineError, Lines};
+use super::presence::Attached;
+use super::server::ServerFrame;
+use super::session::{End, check_seq, draining, fenced, replaced, silent, tell};
+use crate::body::Sink;
+use crate::http::store_error;
+use crate::metrics::labels::PushEnd;
+use crate::service::Api;
+use crate::status::ApiError;
+
+/// The control stream of a shard.
+pub(super) struct Control<'a> {
+    pub(super) api: &'a Api,
+    pub(super) shard: Box<str>,
+    pub(super) term: u64,
+    pub(super) presence: Attached<'a>,
+    /// Number of the last frame.
+    pub(super) seq: u64,
+}
+
+impl Control<'_> {
+    /// Serves it to its end.
+    pub(super) async fn run<B>(mut self, lines: &mut Lines<B>, sink: &mut Sink) -> End
+    where
+        B: HttpBody + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let idle = self.api.config.push.idle_timeout;
+        loop {
+            let line = tokio::select! {
+                biased;
+                () = self.api.drained() => return draining(),
+                () = self.presence.fenced() => return replaced(self.api, &self.shard),
+                line = tokio::time::timeout(idle, lines.next()) => line,
+            };
+            match self.frame(line).await {
+                Ok(ack) => tell(sink, &ack).await,
+                Err(end) => return end,
+            }
+        }
+    }
+
+    async fn frame(
+        &mut self,
+        line: Result<Result<Option<BytesMut>, LineError>, tokio::time::error::Elapsed>,
+    ) -> Result<ServerFrame, End> {
+        let Some(line) = line.map_err(|_| silent())?? else { return Err(End::Quiet(PushEnd::Gone)) };
+        self.presence.heard();
+        let (seq, frame) = client::read(&line).map_err(ApiError::bad_request)?;
+        self.seq += 1;
+        check_seq(seq, self.seq)?;
+        let version = match frame {
+            ClientFrame::Catalog(types) => {
+                let push = Push::Catalog { shard: self.shard.clone(), term: self.term, types };
+                let pushed = self.api.store.push(push).await.map_err(|error| store_error(&error))?;
+                if pushed.verdict != Verdict::Done {
+                    return Err(fenced(&pushed));
+                }
+                pushed.version
+            }
+            ClientFrame::Progress { at: None, barrier: None } => self.api.cache.snapshot().resource_version(),
+            ClientFrame::Bye => {
+                self.presence.goodbye();
+                return Err(End::Quiet(PushEnd::Bye));
+            }
+            _ => return Err(ApiError::bad_request("type: not on a control stream").into()),
+        };
+        Ok(ServerFrame::Ack { seq, position: None, cache_rv: version.to_string() })
+    }
+}
