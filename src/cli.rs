@@ -49,6 +49,22 @@ pub enum CtlCommand {
     Backup(BackupArgs),
     /// Send push frames from standard input, and print the cache's frames.
     Push(PushArgs),
+    /// Give what a pusher has written back to ordinary writers: one type of a shard, or all of them.
+    Release(ReleaseArgs),
+}
+
+/// Arguments of `ctl release`.
+#[derive(Debug, Args)]
+pub struct ReleaseArgs {
+    /// Data directory of the running server.
+    #[arg(long, value_name = "DIR", env = "SHARDCACHE_DATA_DIR", default_value = crate::config::DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// The shard.
+    #[arg(long, value_name = "NAME")]
+    pub shard: String,
+    /// The type, such as apis.kcp.io/v1alpha2/apiexports or v1/namespaces; without it, all of them.
+    #[arg(long, value_name = "GROUP/VERSION/PLURAL")]
+    pub resource: Option<String>,
 }
 
 /// Arguments of `ctl backup`.

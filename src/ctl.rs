@@ -12,23 +12,21 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 
 use crate::app::socket_path;
-use crate::cli::{BackupArgs, PushArgs};
+use crate::cli::{BackupArgs, PushArgs, ReleaseArgs};
 use crate::failure::Failure;
 use crate::replicate;
 
 /// Where the server gives a copy of its store.
 const BACKUP_PATH: &str = "/services/cache/admin/backup";
+/// Where the server gives pushed cells back to ordinary writers.
+const RELEASE_PATH: &str = "/services/cache/admin/release";
 
 /// Streams a consistent copy of the store into a new file. The file is complete and durable when this
 /// returns `Ok`; otherwise there is none.
 pub fn backup(arguments: &BackupArgs) -> Result<(), Failure> {
     let output = &arguments.output;
     let mut file = File::create_new(output).map_err(|error| Failure::file("output", output, error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Internal(format!("the runtime cannot be started: {error}")))?;
-    let copied = runtime.block_on(async {
+    let copied = runtime()?.block_on(async {
         let response = request(&arguments.data_dir, BACKUP_PATH).await?;
         copy(response, &mut file, output).await
     });
@@ -49,10 +47,7 @@ pub fn backup(arguments: &BackupArgs) -> Result<(), Failure> {
 /// has ended the stream without an error.
 pub fn push(arguments: &PushArgs) -> Result<(), Failure> {
     let network = replicate::network(&arguments.cache)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Internal(format!("the runtime cannot be started: {error}")))?;
+    let runtime = runtime()?;
     let lines = replicate::pipe(network, &arguments.shard, arguments.resource.as_ref(), |frame| {
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(&frame.line()).and_then(|()| out.flush());
@@ -61,6 +56,67 @@ pub fn push(arguments: &PushArgs) -> Result<(), Failure> {
     // Standard input may still be waited for.
     runtime.shutdown_background();
     ended
+}
+
+/// Gives a shard's cells back to ordinary writers, and says which.
+pub fn release(arguments: &ReleaseArgs) -> Result<(), Failure> {
+    let path = release_path(arguments)?;
+    let answer = runtime()?.block_on(async {
+        let response = request(&arguments.data_dir, &path).await?;
+        let code = response.status();
+        let body = response.into_body().collect().await;
+        let text = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        if code == StatusCode::OK {
+            return Ok(text);
+        }
+        Err(Failure::Unavailable(format!("the server refused the release: {}", reason(&text, code))))
+    })?;
+    let answer: serde_json::Value = serde_json::from_slice(&answer)
+        .map_err(|error| Failure::Unavailable(format!("the answer is not understood: {error}")))?;
+    for released in answer["released"].as_array().into_iter().flatten() {
+        let name = |field: &str| released[field].as_str().unwrap_or_default().to_owned();
+        let qualified = [name("resource"), name("group")].join(".");
+        let _ = writeln!(
+            std::io::stdout(),
+            "released {} of shard {}",
+            qualified.trim_end_matches('.'),
+            arguments.shard
+        );
+    }
+    Ok(())
+}
+
+/// Path and query of a release; names are checked so that nothing needs to be escaped.
+fn release_path(arguments: &ReleaseArgs) -> Result<String, Failure> {
+    let plain = |text: &str| {
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'_');
+        !text.is_empty() && text.bytes().all(legal)
+    };
+    let shard = &arguments.shard;
+    if !plain(shard) {
+        return Err(Failure::usage(format!("--shard {shard:?}: is not the name of a shard")));
+    }
+    let Some(resource) = &arguments.resource else { return Ok(format!("{RELEASE_PATH}?shard={shard}")) };
+    let parts: Vec<&str> = resource.split('/').collect();
+    let (group, plural) = match parts.as_slice() {
+        [group, version, plural] if [group, version, plural].iter().all(|part| plain(part)) => {
+            (*group, *plural)
+        }
+        [version, plural] if plain(version) && plain(plural) => ("core", *plural),
+        _ => {
+            return Err(Failure::usage(format!(
+                "--resource {resource:?}: expected GROUP/VERSION/PLURAL, such as apis.kcp.io/v1alpha2/apiexports"
+            )));
+        }
+    };
+    Ok(format!("{RELEASE_PATH}?shard={shard}&group={group}&resource={plural}"))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Internal(format!("the runtime cannot be started: {error}")))
 }
 
 async fn request(data_dir: &Path, path: &str) -> Result<Response<Incoming>, Failure> {

@@ -42,6 +42,7 @@ fn run() -> Result<(), Failure> {
             Command::Replicate(arguments) => push(&arguments),
             Command::Ctl(CtlCommand::Backup(arguments)) => ctl::backup(&arguments),
             Command::Ctl(CtlCommand::Push(arguments)) => ctl::push(&arguments),
+            Command::Ctl(CtlCommand::Release(arguments)) => ctl::release(&arguments),
         },
     }
 }

@@ -191,6 +191,18 @@ impl WatchCache {
         self.0.published(at_least).await
     }
 
+    /// Waits for a snapshot that fulfils a condition: for what changes without an event. No timeout.
+    pub(crate) async fn showing(&self, condition: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+        let mut published = self.0.published.subscribe();
+        loop {
+            let snapshot = self.snapshot();
+            if condition(&snapshot) {
+                return snapshot;
+            }
+            published.changed().await.expect("the sender lives in `self`");
+        }
+    }
+
     /// Starts a watcher strictly after a revision (which must be `Standing::Issued`).
     pub fn watch(
         &self,

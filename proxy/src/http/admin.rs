@@ -1,6 +1,6 @@
-//! Administration over HTTP: `/services/cache/admin/backup`.
+//! Administration over HTTP: `/services/cache/admin/backup` and `/services/cache/admin/release`.
 //!
-//! A backup is a consistent copy of the store at one commit boundary, made beside the store and then
+//! A release gives cells of a pushed shard back to ordinary writers (D30). A backup is a consistent copy of the store at one commit boundary, made beside the store and then
 //! streamed; the copy's name is gone from the directory before its first byte is sent, so nothing is
 //! left behind whatever happens to the client. Allowed to administrators only (D52).
 
@@ -8,14 +8,17 @@ use bytes::BytesMut;
 use http::header::{CONTENT_DISPOSITION, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
-use shardcache_storage::BackupReport;
+use serde_json::json;
+use shardcache_storage::{BackupReport, Cell, CellName, Push, TypeName};
 use tokio::fs::{self, File};
 use tokio::io::AsyncReadExt;
 
 use crate::access::Access;
 use crate::body::{Body, BodyError, Sink};
 use crate::http::limits::Share;
-use crate::http::{respond, route};
+use crate::http::options::Query;
+use crate::http::{respond, route, store_error};
+use crate::push::status::type_of;
 use crate::service::Api;
 use crate::status::ApiError;
 
@@ -41,8 +44,52 @@ pub(crate) async fn answer(
             }
             self::backup(api).await
         }
+        [release] if release == "release" => {
+            if parts.method != Method::POST {
+                return Err(route::not_allowed());
+            }
+            self::release(api, access, parts.uri.query().unwrap_or_default()).await
+        }
         _ => Ok(respond::unknown_path()),
     }
+}
+
+/// Ends the sessions of a shard's cells, or of the one cell that is named, and lets everybody write them.
+async fn release(api: &Api, access: &Access, query: &str) -> Result<Response<Body>, ApiError> {
+    let query = Query::parse(query);
+    let text = |name| query.get(name).unwrap_or_default();
+    let (shard, group, resource) = (text("shard"), text("group"), text("resource"));
+    if shard.is_empty() {
+        return Err(ApiError::bad_request("shard: is required"));
+    }
+    if resource.is_empty() && !group.is_empty() {
+        return Err(ApiError::bad_request("resource: is required with a group"));
+    }
+    let group = if group == "core" { "" } else { group };
+    let type_name = (!resource.is_empty()).then(|| TypeName::new(group, resource));
+    let meant = |cell: &CellName| {
+        cell.shard() == shard && type_name.as_ref().is_none_or(|type_name| type_name == cell.type_name())
+    };
+    let snapshot = api.cache.snapshot();
+    let cells = || snapshot.state.cells().filter(|(cell, _)| meant(cell));
+    if cells().next().is_none() {
+        let what = type_name.as_ref().map_or("anything".into(), TypeName::qualified);
+        return Err(ApiError::new(404, "NotFound", format!("nobody has pushed {what} of shard {shard}")));
+    }
+    let push = Push::Release { shard: shard.into(), type_name: type_name.clone() };
+    let released = api.store.push(push).await.map_err(|error| store_error(&error))?;
+    // Who is told so may write at once.
+    let shown = api.cache.showing(|snapshot| {
+        snapshot.state.cells().all(|(cell, known)| !meant(cell) || !Cell::is_managed(known))
+    });
+    tokio::time::timeout(api.config.request_timeout, shown)
+        .await
+        .map_err(|_| ApiError::timeout("the release is not shown yet", 1))?;
+    tracing::warn!(shard, what = ?type_name, user = access.user(), "pushed cells were released");
+    let names: Vec<_> = cells().map(|(cell, _)| type_of(cell.type_name())).collect();
+    let version = released.version.to_string();
+    let value = json!({"shard": shard, "released": names, "resourceVersion": version});
+    Ok(respond::value(StatusCode::OK, &value))
 }
 
 async fn backup(api: &Api) -> Result<Response<Body>, ApiError> {

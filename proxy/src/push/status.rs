@@ -43,7 +43,8 @@ pub(crate) fn of_shard(api: &Api, shard: &str) -> Option<Value> {
     }))
 }
 
-fn type_of(name: &TypeName) -> Value {
+/// A type in the answers about pushing.
+pub(crate) fn type_of(name: &TypeName) -> Value {
     let mut value = json!({"group": name.group(), "resource": name.resource()});
     if !name.identity().is_empty() {
         value["identity"] = json!(name.identity());
