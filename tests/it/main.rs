@@ -11,6 +11,7 @@ mod guarantees;
 mod harness;
 mod kube_client;
 mod model_http;
+mod push;
 mod real_data;
 mod refusals;
 mod replicate;

@@ -54,9 +54,14 @@ impl Stand {
 
     /// Serves a store on a free port.
     pub(crate) async fn over(store: Arc<RedbStore>, setting: &Setting) -> Self {
+        let shared = Arc::clone(&store) as _;
+        Self::behind(store, shared, setting).await
+    }
+
+    /// The same with something before the store.
+    pub(crate) async fn behind(store: Arc<RedbStore>, shared: Arc<dyn Store>, setting: &Setting) -> Self {
         let metrics = Metrics::default();
         let types = Types::builtin(Vec::new());
-        let shared: Arc<dyn Store> = Arc::clone(&store) as _;
         let (cache, reflector) =
             WatchCache::open(Arc::clone(&shared), &types, setting.cache.clone(), &metrics);
         let api = Api::new(shared, cache, setting.api.clone(), metrics, Arc::default());
@@ -77,6 +82,20 @@ impl Stand {
     /// Through a socket, and around it.
     pub(crate) fn wires(&self) -> [Wire; 2] {
         [Wire::tcp(&self.base), Wire::InProcess(self.service.clone())]
+    }
+
+    /// Where it listens: `http://ADDR`.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    pub(crate) fn service(&self) -> ProxyService {
+        self.service.clone()
+    }
+
+    /// Asks everybody to go, and does not wait for it.
+    pub(crate) fn drain(&self) {
+        self.api.drain();
     }
 
     /// Through a socket.

@@ -1,0 +1,14 @@
+//! The push protocol over a real server, by a pusher that is written from `docs/push-protocol.md` alone.
+//!
+//! Every line in either direction is held against the published schema.
+
+mod bad;
+mod bugs;
+mod fencing;
+mod follow;
+mod managed;
+mod pusher;
+mod resume;
+mod schema;
+mod slow;
+mod source;
