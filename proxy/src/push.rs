@@ -17,6 +17,7 @@ pub mod server;
 
 pub(crate) mod control;
 pub(crate) mod decode;
+pub(crate) mod outlet;
 pub(crate) mod presence;
 pub(crate) mod session;
 pub(crate) mod status;
@@ -37,7 +38,8 @@ pub struct PushConfig {
     pub bytes_in_flight_max: usize,
     /// A holder of whom nothing was heard for this long may be replaced.
     pub silence: Duration,
-    /// A stream on which nothing was heard for this long ends.
+    /// A stream on which nothing was heard for this long ends, and one whose pusher does not read what it
+    /// is told for as long.
     pub idle_timeout: Duration,
     /// Shortest time between two takeovers of one shard.
     pub takeover_interval: Duration,

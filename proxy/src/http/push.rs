@@ -13,7 +13,7 @@ use crate::body::Body;
 use crate::http::options::Query;
 use crate::http::{respond, route};
 use crate::push::session::{self, Subject};
-use crate::push::{NDJSON, status};
+use crate::push::{NDJSON, outlet, status};
 use crate::scope::{Part, Scope};
 use crate::service::Api;
 use crate::status::ApiError;
@@ -56,8 +56,8 @@ where
                 scope: &Scope { shard: Part::One(shard.clone()), cluster: Part::Any, namespace: None },
             })?;
             let share = api.limits.pushes.take(1, &api.metrics)?;
-            let (api, body) = (Arc::clone(api), Box::pin(body));
-            let stream = Body::produced(None, |sink| session::serve(api, subject, body, sink, share));
+            let (shared, body) = (Arc::clone(api), Box::pin(body));
+            let stream = outlet::body(api, |outlet| session::serve(shared, subject, body, outlet, share));
             Ok(respond::with_type(StatusCode::OK, HeaderValue::from_static(NDJSON), stream))
         }
         _ => Err(route::not_allowed()),

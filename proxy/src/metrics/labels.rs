@@ -190,6 +190,8 @@ label! {
         Gone = "gone",
         /// Nothing was heard for too long.
         Silent = "silent",
+        /// The pusher did not read what it was told for too long.
+        Stalled = "stalled",
         /// Somebody else holds the shard.
         Fenced = "fenced",
         /// Somebody else holds the shard and may not be replaced.

@@ -6,10 +6,10 @@ use shardcache_storage::{Push, Verdict};
 
 use super::client::{self, ClientFrame};
 use super::lines::{LineError, Lines};
+use super::outlet::Outlet;
 use super::presence::Attached;
 use super::server::ServerFrame;
-use super::session::{End, check_seq, draining, fenced, replaced, silent, tell};
-use crate::body::Sink;
+use super::session::{End, check_seq, draining, fenced, replaced, silent};
 use crate::http::store_error;
 use crate::metrics::labels::PushEnd;
 use crate::service::Api;
@@ -27,7 +27,7 @@ pub(super) struct Control<'a> {
 
 impl Control<'_> {
     /// Serves it to its end.
-    pub(super) async fn run<B>(mut self, lines: &mut Lines<B>, sink: &mut Sink) -> End
+    pub(super) async fn run<B>(mut self, lines: &mut Lines<B>, outlet: &mut Outlet) -> End
     where
         B: HttpBody + Unpin,
         B::Error: std::fmt::Display,
@@ -37,12 +37,16 @@ impl Control<'_> {
             let line = tokio::select! {
                 biased;
                 () = self.api.drained() => return draining(),
-                () = self.presence.fenced() => return replaced(self.api, &self.shard),
+                holder = self.presence.fenced() => return replaced(holder),
+                () = outlet.closed() => return End::Quiet(PushEnd::Gone),
                 line = tokio::time::timeout(idle, lines.next()) => line,
             };
-            match self.frame(line).await {
-                Ok(ack) => tell(sink, &ack).await,
-                Err(end) => return end,
+            let told = match self.frame(line).await {
+                Ok(ack) => outlet.tell(&ack).await,
+                Err(end) => Err(end),
+            };
+            if let Err(end) = told {
+                return end;
             }
         }
     }

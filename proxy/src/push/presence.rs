@@ -23,12 +23,21 @@ pub(crate) struct Presence {
 
 #[derive(Debug)]
 struct Heard {
-    /// The term in force; streams of older ones end.
-    term: watch::Sender<u64>,
+    /// The term in force and its holder; streams of older ones end.
+    holder: watch::Sender<Holder>,
     at: Instant,
     gone: bool,
     taken_over: Option<Instant>,
     streams: usize,
+}
+
+/// Who holds a shard.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holder {
+    /// Its term.
+    pub(crate) term: u64,
+    /// Its name.
+    pub(crate) name: Box<str>,
 }
 
 /// A stream of a holder, while it lasts.
@@ -36,7 +45,7 @@ pub(crate) struct Attached<'a> {
     presence: &'a Presence,
     shard: Box<str>,
     term: u64,
-    current: watch::Receiver<u64>,
+    current: watch::Receiver<Holder>,
 }
 
 impl Presence {
@@ -54,7 +63,7 @@ impl Presence {
         config: &PushConfig,
     ) -> Result<u64, Duration> {
         let shards = self.shards.lock();
-        let heard = shards.get(shard).filter(|heard| *heard.term.borrow() == tenure.term);
+        let heard = shards.get(shard).filter(|heard| heard.holder.borrow().term == tenure.term);
         if heard.is_some_and(|heard| heard.gone) {
             return Ok(tenure.term);
         }
@@ -69,32 +78,38 @@ impl Presence {
     }
 
     /// A stream of the holder of a term has begun.
-    pub(crate) fn attach(&self, shard: &str, term: u64, took_over: bool) -> Attached<'_> {
+    pub(crate) fn attach(&self, shard: &str, tenure: &Tenure, took_over: bool) -> Attached<'_> {
         let now = Instant::now();
+        let term = tenure.term;
         let mut shards = self.shards.lock();
         let heard = shards.entry(shard.into()).or_insert_with(|| Heard {
             // No term yet: the first one heard since the opening may be a takeover too.
-            term: watch::Sender::new(0),
+            holder: watch::Sender::default(),
             at: now,
             gone: false,
             taken_over: None,
             streams: 0,
         });
         // A stream that is late must not call an older term back.
-        if term >= *heard.term.borrow() {
-            if heard.term.send_if_modified(|current| std::mem::replace(current, term) != term) && took_over {
+        if term >= heard.holder.borrow().term {
+            let changed = heard.holder.send_if_modified(|holder| {
+                let changes = holder.term != term;
+                *holder = Holder { term, name: tenure.holder.clone() };
+                changes
+            });
+            if changed && took_over {
                 heard.taken_over = Some(now);
             }
             (heard.at, heard.gone) = (now, false);
         }
         heard.streams += 1;
-        Attached { presence: self, shard: shard.into(), term, current: heard.term.subscribe() }
+        Attached { presence: self, shard: shard.into(), term, current: heard.holder.subscribe() }
     }
 
     /// Seconds since something was heard of the holder of a term, and its open streams.
     pub(crate) fn of(&self, shard: &str, term: u64) -> Option<(Duration, usize)> {
         let shards = self.shards.lock();
-        let heard = shards.get(shard).filter(|heard| *heard.term.borrow() == term)?;
+        let heard = shards.get(shard).filter(|heard| heard.holder.borrow().term == term)?;
         Some((heard.at.elapsed(), heard.streams))
     }
 }
@@ -110,17 +125,17 @@ impl Attached<'_> {
         self.note(|heard| heard.gone = true);
     }
 
-    /// Resolves when another term is in force.
-    pub(crate) async fn fenced(&mut self) {
+    /// Resolves when another term is in force: whose.
+    pub(crate) async fn fenced(&mut self) -> Holder {
         let term = self.term;
-        // The sender lives as long as the presence.
-        drop(self.current.wait_for(|current| *current > term).await);
+        let later = self.current.wait_for(|current| current.term > term).await;
+        later.expect("the sender lives as long as the presence").clone()
     }
 
     fn note(&self, note: impl FnOnce(&mut Heard)) {
         let mut shards = self.presence.shards.lock();
         if let Some(heard) = shards.get_mut(&self.shard)
-            && *heard.term.borrow() == self.term
+            && heard.holder.borrow().term == self.term
         {
             note(heard);
         }
@@ -154,14 +169,14 @@ mod tests {
         let presence = Presence::new();
         assert_eq!(wait(&presence, 1, false), Err(15), "from the opening on");
         tokio::time::advance(Duration::from_secs(10)).await;
-        let first = presence.attach("amber", 1, false);
+        let first = presence.attach("amber", &tenure(1), false);
         assert_eq!(wait(&presence, 1, false), Err(15));
         tokio::time::advance(Duration::from_secs(14)).await;
         first.heard();
         tokio::time::advance(Duration::from_secs(14)).await;
         assert_eq!(wait(&presence, 1, false), Err(1));
         assert_eq!(wait(&presence, 1, true), Ok(1), "a takeover needs no silence");
-        let mut second = presence.attach("amber", 2, true);
+        let mut second = presence.attach("amber", &tenure(2), true);
         first.heard();
         assert_eq!(wait(&presence, 2, true), Err(5), "one takeover in five seconds");
         tokio::time::advance(Duration::from_secs(4)).await;
@@ -169,8 +184,8 @@ mod tests {
         assert_eq!(wait(&presence, 2, false), Err(11), "an old holder is not heard");
         second.goodbye();
         assert_eq!(wait(&presence, 2, false), Ok(2));
-        let third = presence.attach("amber", 3, false);
-        second.fenced().await;
+        let third = presence.attach("amber", &tenure(3), false);
+        assert_eq!(second.fenced().await.term, 3);
         drop(first);
         assert_eq!(presence.of("amber", 3), Some((Duration::ZERO, 2)));
         drop(third);

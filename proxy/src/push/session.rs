@@ -11,7 +11,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use bytes::BytesMut;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
@@ -25,9 +24,9 @@ use super::client::{self, ClientFrame, Hello};
 use super::control::Control;
 use super::decode::{self, CellType};
 use super::lines::{LineError, Lines};
-use super::presence::Attached;
+use super::outlet::Outlet;
+use super::presence::{Attached, Holder};
 use super::server::ServerFrame;
-use crate::body::{BodyError, Sink};
 use crate::http::limits::Share;
 use crate::http::store_error;
 use crate::metrics::labels::{FrameOutcome, PushEnd};
@@ -96,26 +95,15 @@ impl From<LineError> for End {
 }
 
 /// Serves a stream whose sender may write for the shard.
-pub(crate) async fn serve<B>(
-    api: Arc<Api>,
-    subject: Subject,
-    body: B,
-    mut sink: Sink,
-    _share: Share,
-) -> Result<(), BodyError>
+pub(crate) async fn serve<B>(api: Arc<Api>, subject: Subject, body: B, mut outlet: Outlet, _share: Share)
 where
     B: HttpBody + Unpin,
     B::Error: std::fmt::Display,
 {
     let mut lines = Lines::new(body, api.config.push.frame_bytes_max);
-    let end = match begin(&api, &subject, &mut lines).await {
-        Ok((stream, welcome)) => {
-            tell(&mut sink, &welcome).await;
-            match stream {
-                Begun::Control(control) => control.run(&mut lines, &mut sink).await,
-                Begun::Cell(session) => session.run(&mut lines, &mut sink).await,
-            }
-        }
+    let end = match begin(&api, &subject, &mut lines, &mut outlet).await {
+        Ok(Begun::Control(control)) => control.run(&mut lines, &mut outlet).await,
+        Ok(Begun::Cell(session)) => session.run(&mut lines, &mut outlet).await,
         Err(end) => end,
     };
     let (reason, last) = match end {
@@ -125,9 +113,8 @@ where
     api.metrics.push.ends.get_or_create(&reason.into()).inc();
     if let Some(frame) = last {
         tracing::info!(shard = subject.shard(), reason = reason.as_str(), ?frame, "a push stream ends");
-        tell(&mut sink, &frame).await;
+        outlet.last(&frame);
     }
-    Ok(())
 }
 
 enum Begun<'a> {
@@ -140,7 +127,8 @@ async fn begin<'a, B>(
     api: &'a Arc<Api>,
     subject: &Subject,
     lines: &mut Lines<B>,
-) -> Result<(Begun<'a>, ServerFrame), End>
+    outlet: &mut Outlet,
+) -> Result<Begun<'a>, End>
 where
     B: HttpBody + Unpin,
     B::Error: std::fmt::Display,
@@ -149,6 +137,7 @@ where
     let first = tokio::select! {
         biased;
         () = api.drained() => return Err(draining()),
+        () = outlet.closed() => return Err(End::Quiet(PushEnd::Gone)),
         first = tokio::time::timeout(config.silence, lines.next()) => first.map_err(|_| silent())??,
     };
     let Some(first) = first else { return Err(End::Quiet(PushEnd::Gone)) };
@@ -157,6 +146,8 @@ where
         return Err(ApiError::bad_request("type: the first frame of a stream is a hello").into());
     };
     check_seq(seq, 1)?;
+    // Before anything is taken from the holder that there is.
+    let cell = hello_of(api, subject, &hello)?;
     let shard = subject.shard();
     let mut tenure = api.cache.snapshot().state.tenure(shard).cloned().unwrap_or_default();
     let (attached, replaceable) = loop {
@@ -180,7 +171,7 @@ where
     match attached.verdict {
         Verdict::Held => {
             let holder = &attached.tenure.holder;
-            let wait = replaceable.err().unwrap_or(config.silence).as_secs().max(1);
+            let wait = replaceable.err().unwrap_or(config.silence).as_millis().div_ceil(1000).max(1);
             let message = format!(
                 "shard {shard} is held by {holder}; it may be replaced in {wait} s if nothing is heard"
             );
@@ -191,13 +182,13 @@ where
         Verdict::Fenced => return Err(fenced(&attached)),
         _ => {}
     }
-    let presence = api.presence.attach(shard, term, hello.takeover && term > tenure.term);
-    let window = config.window_bytes as u64;
-    match subject {
-        Subject::Control { shard } => {
+    let presence = api.presence.attach(shard, &attached.tenure, hello.takeover && term > tenure.term);
+    let (begun, welcome) = match cell {
+        Some(cell) => open(api, cell, &hello, term, presence).await?,
+        None => {
             let welcome = ServerFrame::Welcome {
                 term,
-                window,
+                window: config.window_bytes as u64,
                 r#gen: None,
                 position: None,
                 need_sync: false,
@@ -205,14 +196,20 @@ where
                 count: None,
                 digest: None,
             };
-            Ok((Begun::Control(Control { api, shard: shard.clone(), term, presence, seq: 1 }), welcome))
+            (Begun::Control(Control { api, shard: shard.into(), term, presence, seq: 1 }), welcome)
         }
-        Subject::Cell { shard, type_name, version } => {
-            let types = &api.cache.snapshot().types;
-            let cell = CellType::agreed(types, shard, type_name, version, &hello)?;
-            open(api, cell, &hello, term, presence).await
-        }
+    };
+    outlet.tell(&welcome).await?;
+    Ok(begun)
+}
+
+/// Whether a hello says what its stream needs; the type of a type's stream.
+fn hello_of(api: &Api, subject: &Subject, hello: &Hello) -> Result<Option<CellType>, ApiError> {
+    let Subject::Cell { shard, type_name, version } = subject else { return Ok(None) };
+    if hello.source.is_empty() {
+        return Err(ApiError::bad_request("source: is required on the stream of a type"));
     }
+    CellType::agreed(&api.cache.snapshot().types, shard, type_name, version, hello).map(Some)
 }
 
 async fn open<'a>(
@@ -222,9 +219,6 @@ async fn open<'a>(
     term: u64,
     presence: Attached<'a>,
 ) -> Result<(Begun<'a>, ServerFrame), End> {
-    if hello.source.is_empty() {
-        return Err(ApiError::bad_request("source: is required on the stream of a type").into());
-    }
     let name = CellName::new(&cell.shard, cell.name.clone());
     let described = PushedType {
         version: cell.version.as_str().into(),
@@ -311,14 +305,14 @@ struct Sent {
 }
 
 impl Session<'_> {
-    async fn run<B>(mut self, lines: &mut Lines<B>, sink: &mut Sink) -> End
+    async fn run<B>(mut self, lines: &mut Lines<B>, outlet: &mut Outlet) -> End
     where
         B: HttpBody + Unpin,
         B::Error: std::fmt::Display,
     {
         self.api.metrics.push.sessions.inc();
         let end = loop {
-            if let Err(end) = self.turn(lines, sink).await {
+            if let Err(end) = self.turn(lines, outlet).await {
                 break end;
             }
         };
@@ -327,25 +321,26 @@ impl Session<'_> {
     }
 
     /// Does the next thing there is to do.
-    async fn turn<B>(&mut self, lines: &mut Lines<B>, sink: &mut Sink) -> Result<(), End>
+    async fn turn<B>(&mut self, lines: &mut Lines<B>, outlet: &mut Outlet) -> Result<(), End>
     where
         B: HttpBody + Unpin,
         B::Error: std::fmt::Display,
     {
         if self.barrier > 0 {
             let id = std::mem::take(&mut self.barrier);
-            tell(sink, &ServerFrame::Barrier { id }).await;
+            outlet.tell(&ServerFrame::Barrier { id }).await?;
         }
         let sweeps = self.sent.back().is_some_and(|sent| sent.sync_end.is_some());
         let reads = self.running.len() < BATCHES_MAX && self.unacked < self.window && !sweeps;
         tokio::select! {
             biased;
             () = self.api.drained() => Err(draining()),
-            () = self.presence.fenced() => Err(replaced(self.api, &self.cell.shard)),
-            Some(done) = self.running.next(), if !self.running.is_empty() => self.done(done, sink).await,
+            holder = self.presence.fenced() => Err(replaced(holder)),
+            () = outlet.closed() => Err(End::Quiet(PushEnd::Gone)),
+            Some(done) = self.running.next(), if !self.running.is_empty() => self.done(done, outlet).await,
             line = tokio::time::timeout(self.api.config.push.idle_timeout, lines.next()), if reads => {
                 match line.map_err(|_| silent())?? {
-                    Some(line) => self.take(&line, lines, sink).await,
+                    Some(line) => self.take(&line, lines, outlet).await,
                     None => Err(End::Quiet(PushEnd::Gone)),
                 }
             }
@@ -353,7 +348,7 @@ impl Session<'_> {
     }
 
     /// Takes a line and all others that are here already, and hands them over.
-    async fn take<B>(&mut self, line: &[u8], lines: &mut Lines<B>, sink: &mut Sink) -> Result<(), End>
+    async fn take<B>(&mut self, line: &[u8], lines: &mut Lines<B>, outlet: &mut Outlet) -> Result<(), End>
     where
         B: HttpBody + Unpin,
         B::Error: std::fmt::Display,
@@ -368,10 +363,10 @@ impl Session<'_> {
             }
         }
         // What came before the frame that is wrong, or the goodbye, is still done.
-        self.hand_over(sink).await?;
+        self.hand_over(outlet).await?;
         let Some(end) = wrong else { return Ok(()) };
         while let Some(done) = self.running.next().await {
-            self.done(done, sink).await?;
+            self.done(done, outlet).await?;
         }
         Err(end)
     }
@@ -414,12 +409,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    async fn hand_over(&mut self, sink: &mut Sink) -> Result<(), End> {
+    async fn hand_over(&mut self, outlet: &mut Outlet) -> Result<(), End> {
         let Batch { ops, bytes, sync_end } = std::mem::take(&mut self.waiting);
         if ops.is_empty() {
             return Ok(());
         }
-        let permit = self.permit(bytes, sink).await?;
+        let permit = self.permit(bytes, outlet).await?;
         self.unacked += bytes;
         self.sent.push_back(Sent { seq: self.seq, bytes, sync_end, _permit: permit });
         self.submit(ops);
@@ -427,7 +422,11 @@ impl Session<'_> {
     }
 
     /// A part of the server's budget for what waits; the pusher is told to slow down if it has to wait.
-    async fn permit(&mut self, bytes: usize, sink: &mut Sink) -> Result<Option<OwnedSemaphorePermit>, End> {
+    async fn permit(
+        &mut self,
+        bytes: usize,
+        outlet: &mut Outlet,
+    ) -> Result<Option<OwnedSemaphorePermit>, End> {
         let budget = Arc::clone(&self.api.push_budget);
         let most = self.api.config.push.bytes_in_flight_max / PERMIT_BYTES;
         let wanted = bytes.div_ceil(PERMIT_BYTES).clamp(1, most.max(1)) as u32;
@@ -435,7 +434,7 @@ impl Session<'_> {
         if let Ok(permit) = Arc::clone(&budget).try_acquire_many_owned(wanted) {
             if self.window < full && budget.available_permits() > most / 2 {
                 self.window = full;
-                tell(sink, &ServerFrame::Throttle { window: full as u64 }).await;
+                outlet.tell(&ServerFrame::Throttle { window: full as u64 }).await?;
             }
             return Ok(Some(permit));
         }
@@ -443,7 +442,7 @@ impl Session<'_> {
         let less = (self.window / 2).max(self.api.config.push.frame_bytes_max.min(full));
         if less < self.window {
             self.window = less;
-            tell(sink, &ServerFrame::Throttle { window: less as u64 }).await;
+            outlet.tell(&ServerFrame::Throttle { window: less as u64 }).await?;
         }
         let mut waiting = pin!(budget.acquire_many_owned(wanted));
         loop {
@@ -452,8 +451,9 @@ impl Session<'_> {
             tokio::select! {
                 biased;
                 () = self.api.drained() => return Err(draining()),
-                () = self.presence.fenced() => return Err(replaced(self.api, &self.cell.shard)),
-                Some(done) = self.running.next(), if !self.running.is_empty() => self.done(done, sink).await?,
+                holder = self.presence.fenced() => return Err(replaced(holder)),
+                () = outlet.closed() => return Err(End::Quiet(PushEnd::Gone)),
+                Some(done) = self.running.next(), if !self.running.is_empty() => self.done(done, outlet).await?,
                 permit = &mut waiting => return Ok(permit.ok()),
             }
         }
@@ -466,7 +466,7 @@ impl Session<'_> {
     }
 
     /// The store has done the oldest batch.
-    async fn done(&mut self, done: Result<Pushed, StorageError>, sink: &mut Sink) -> Result<(), End> {
+    async fn done(&mut self, done: Result<Pushed, StorageError>, outlet: &mut Outlet) -> Result<(), End> {
         let pushed = done.map_err(|error| store_error(&error))?;
         self.count(&pushed.tally);
         if pushed.verdict == Verdict::Sweeping
@@ -493,7 +493,7 @@ impl Session<'_> {
             Verdict::Resync(reason) => {
                 self.api.metrics.push.resyncs.inc();
                 tracing::warn!(cell = ?self.name, %reason, "the copy is not the source: it is synced again");
-                tell(sink, &ServerFrame::Resync { reason: reason.to_string() }).await;
+                outlet.tell(&ServerFrame::Resync { reason: reason.to_string() }).await?;
             }
             Verdict::Done | Verdict::Sweeping => {}
         }
@@ -503,7 +503,9 @@ impl Session<'_> {
             .await
             .map_err(|_| ApiError::timeout("what was pushed is not shown yet", 1))?;
         let position = cell.cut.then(|| cell.position.to_string());
-        tell(sink, &ServerFrame::Ack { seq: sent.seq, position, cache_rv: pushed.version.to_string() }).await;
+        outlet
+            .tell(&ServerFrame::Ack { seq: sent.seq, position, cache_rv: pushed.version.to_string() })
+            .await?;
         Ok(())
     }
 
@@ -520,10 +522,6 @@ impl Session<'_> {
             self.api.metrics.push.frames.get_or_create(&outcome.into()).inc_by(count);
         }
     }
-}
-
-pub(super) async fn tell(sink: &mut Sink, frame: &ServerFrame) {
-    sink.send(BytesMut::from(&*frame.line()).freeze().into()).await;
 }
 
 pub(super) fn check_seq(found: u64, expected: u64) -> Result<(), ApiError> {
@@ -548,9 +546,9 @@ pub(super) fn fenced(pushed: &Pushed) -> End {
     End::Told(PushEnd::Fenced, ServerFrame::Fenced { term, holder })
 }
 
-pub(super) fn replaced(api: &Api, shard: &str) -> End {
-    let tenure = api.cache.snapshot().state.tenure(shard).cloned().unwrap_or_default();
-    End::Told(PushEnd::Fenced, ServerFrame::Fenced { term: tenure.term, holder: tenure.holder.to_string() })
+pub(super) fn replaced(holder: Holder) -> End {
+    let Holder { term, name } = holder;
+    End::Told(PushEnd::Fenced, ServerFrame::Fenced { term, holder: name.into() })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the end of a sync is noted for people, by the wall clock")]

@@ -139,6 +139,32 @@ async fn d32_a_takeover_fences_every_stream_of_the_one_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn d32_a_hello_that_is_wrong_takes_nothing_from_the_holder() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let stand = Stand::open(directory.path(), &Setting::default()).await;
+    let (first, second) = (Door::http2(&stand).await, Door::http2(&stand).await);
+    let mut source = Source::widgets("amber").with(&["a"]);
+    let mut pusher = first.synced(&source, "i1").await;
+    let without = |field: &str| {
+        let mut hello = takeover(source.hello("i2"));
+        hello.as_object_mut().expect("it is one").remove(field);
+        hello
+    };
+    let unknown = source.push_path().replace("widgets", "gadgets");
+    for (path, hello) in [(&source.push_path(), without("source")), (&unknown, without("kind"))] {
+        let (_, answer) = second.open(path, hello).await;
+        assert_eq!(answer["status"]["code"], 400, "{answer}");
+    }
+    pusher.send(source.put("b", "gold"));
+    let ack = pusher.settled().await;
+    assert_eq!(served(&stand.wire(), &source, &ack).await, held(&source));
+    let status = status_until(&stand.wire(), "amber", |status| status["streams"] == 1).await;
+    assert_eq!((&status["term"], &status["holder"]), (&json!(1), &json!("h-i1")));
+    drop((pusher, first, second));
+    stand.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn d32_after_a_goodbye_the_next_one_need_not_wait() {
     let directory = tempfile::tempdir().expect("a directory");
     let stand = Stand::open(directory.path(), &Setting::default()).await;

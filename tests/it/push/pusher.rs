@@ -46,9 +46,16 @@ pub(super) struct Pusher {
 impl Door {
     /// A connection of its own.
     pub(super) async fn http2(stand: &Stand) -> Self {
+        Self::narrow(stand, None).await
+    }
+
+    /// The same, on which a stream that is not read takes so many bytes.
+    pub(super) async fn narrow(stand: &Stand, window: Option<u32>) -> Self {
         let address = stand.base().strip_prefix("http://").expect("plain HTTP").to_owned();
         let stream = TcpStream::connect(address).await.expect("it listens");
-        let connecting = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(window);
+        let connecting = builder.handshake(TokioIo::new(stream));
         let (sender, connection) = connecting.await.expect("HTTP/2 is spoken");
         // Ends with the last stream, or with the server.
         tokio::spawn(connection.map(drop));

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::json;
+use shardcache_proxy::metrics::labels::PushEnd;
 use shardcache_proxy::push::PushConfig;
 use shardcache_proxy::service::ApiConfig;
 use shardcache_storage::{
@@ -13,7 +15,7 @@ use shardcache_storage::{
 };
 use tokio::sync::watch;
 
-use super::pusher::{Door, held, served};
+use super::pusher::{Door, ends, held, served};
 use super::source::Source;
 use crate::stand::{Setting, Stand};
 use crate::wire::within;
@@ -186,12 +188,64 @@ async fn streams_that_share_a_small_budget_wait_and_all_come_to_their_end() {
     for (source, pusher) in sources.iter_mut().zip(&mut pushers) {
         let ack = pusher.settled().await;
         assert_eq!(served(&stand.wire(), source, &ack).await, held(source));
-        // There is room again.
+    }
+    // There is room again.
+    for (source, pusher) in sources.iter_mut().zip(&mut pushers) {
         pusher.send(source.put("third", "gold"));
         assert_eq!(pusher.until("throttle").await, json!({"type": "throttle", "window": 8 << 20}));
         pusher.settled().await;
     }
     drop((pushers, door));
+    stand.close().await;
+}
+
+/// A pusher that reads nothing of what it is told keeps nothing that others wait for, and is let go.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pusher_that_does_not_read_holds_up_nobody_and_is_cut() {
+    let push = PushConfig {
+        bytes_in_flight_max: 8 << 10,
+        idle_timeout: Duration::from_secs(2),
+        ..PushConfig::default()
+    };
+    let (_directory, gate, stand) = gated(push).await;
+    let large = |source: &mut Source, name: &str, size: usize| {
+        let mut frame = source.put(name, "gold");
+        frame["object"]["metadata"]["annotations"] = json!({"fill": "x".repeat(size)});
+        frame
+    };
+    let mut exports = Source::exports("amber");
+    let door = Door::http2(&stand).await;
+    let mut other = door.synced(&exports, "i1").await;
+    // The welcome fits into its window, and hardly anything after it.
+    let stuck_door = Door::narrow(&stand, Some(160)).await;
+    let mut source = Source::roles("amber");
+    let mut stuck = stuck_door.begin(&source.push_path()).await.expect("a stream");
+    stuck.send(source.hello("i1"));
+    gate.set(false);
+    stuck.send(json!({"type": "syncStart", "sync": 1}));
+    gate.holds(1).await;
+    for (name, batches) in [("a", 2), ("b", 3)] {
+        stuck.send(large(&mut source, name, 2 << 10));
+        if batches == 2 {
+            gate.holds(batches).await;
+        }
+    }
+    gate.set(true);
+    // Needs nearly all of what may be in flight.
+    for round in 0..3 {
+        other.send(large(&mut exports, &format!("x{round}"), 6 << 10));
+        let ack = other.settled().await;
+        assert_eq!(served(&stand.wire(), &exports, &ack).await, held(&exports));
+    }
+    // It goes on without reading, until nothing more is taken from it.
+    let stalled = || ends(&stand, PushEnd::Stalled);
+    while stalled() == 0 {
+        stuck.send(source.upsert("a"));
+        other.send(exports.progress());
+        other.settled().await;
+    }
+    assert_eq!(stalled(), 1);
+    drop((stuck, stuck_door, other, door));
     stand.close().await;
 }
 
