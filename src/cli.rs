@@ -39,7 +39,7 @@ pub enum Command {
     Replicate(Box<ReplicateArgs>),
     /// Administer a running server.
     #[command(subcommand)]
-    Ctl(CtlCommand),
+    Ctl(Box<CtlCommand>),
 }
 
 /// Administration of a running server, and tools to look at one.
@@ -48,7 +48,7 @@ pub enum CtlCommand {
     /// Copy the store of a running server into a new file, at one commit boundary.
     Backup(BackupArgs),
     /// Send push frames from standard input, and print the cache's frames.
-    Push(PushArgs),
+    Push(Box<PushArgs>),
     /// Give what a pusher has written back to ordinary writers: one type of a shard, or all of them.
     Release(ReleaseArgs),
 }

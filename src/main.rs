@@ -40,9 +40,11 @@ fn run() -> Result<(), Failure> {
         Invocation::Run(cli) => match cli.command {
             Command::Serve(arguments) => serve(*arguments),
             Command::Replicate(arguments) => push(&arguments),
-            Command::Ctl(CtlCommand::Backup(arguments)) => ctl::backup(&arguments),
-            Command::Ctl(CtlCommand::Push(arguments)) => ctl::push(&arguments),
-            Command::Ctl(CtlCommand::Release(arguments)) => ctl::release(&arguments),
+            Command::Ctl(command) => match *command {
+                CtlCommand::Backup(arguments) => ctl::backup(&arguments),
+                CtlCommand::Push(arguments) => ctl::push(&arguments),
+                CtlCommand::Release(arguments) => ctl::release(&arguments),
+            },
         },
     }
 }

@@ -12,8 +12,8 @@ use crate::replicate::Resource;
 /// How the cache is reached and what is shown to it. Files are read again for every connection.
 #[derive(Args, Clone, Debug)]
 pub struct CacheArgs {
-    /// Base URL of the cache. [default: https://localhost:7443/services/cache with --cache-ca-file or a
-    /// client certificate, else http://127.0.0.1:7443/services/cache]
+    /// Base URL of the cache. [default: `https://localhost:7443/services/cache` with `--cache-ca-file` or a
+    /// client certificate, else `http://127.0.0.1:7443/services/cache`]
     #[arg(long, value_name = "URL", env = "SHARDCACHE_CACHE_URL")]
     pub cache_url: Option<Uri>,
     /// PEM authorities of the cache's certificate. [default: those of the system]

@@ -217,7 +217,7 @@ impl Session<'_> {
                 biased;
                 frame = stream.input.recv() => {
                     let frame = frame.ok_or_else(|| LinkError("the cache has ended the stream".to_owned()))??;
-                    self.told(frame).await?;
+                    self.told(frame)?;
                 }
                 permit = stream.output.reserve(), if self.pusher.has_output() => {
                     let permit = permit.map_err(|_| LinkError("the cache takes no more".to_owned()))?;
@@ -236,7 +236,7 @@ impl Session<'_> {
     }
 
     /// The server said something.
-    async fn told(&mut self, frame: ServerFrame) -> Result<(), CellError> {
+    fn told(&mut self, frame: ServerFrame) -> Result<(), CellError> {
         match frame {
             ServerFrame::Ack { seq, .. } => self.pusher.acked(seq),
             ServerFrame::Throttle { window } => self.pusher.set_window(window),
@@ -351,14 +351,11 @@ impl Session<'_> {
         }
         let resource = &self.cell.resource;
         self.cell.report.phase(resource, Phase::Syncing { remaining: content.remaining() });
-        match content.next() {
-            Some(token) => {
-                self.feed = list_from(&self.cell.source, Some(token.to_owned()), Duration::ZERO);
-            }
-            None => {
-                self.pusher.sync_end(content.version()?);
-                self.feed = self.watch(Duration::ZERO);
-            }
+        if let Some(token) = content.next() {
+            self.feed = list_from(&self.cell.source, Some(token.to_owned()), Duration::ZERO);
+        } else {
+            self.pusher.sync_end(content.version()?);
+            self.feed = self.watch(Duration::ZERO);
         }
         Ok(())
     }

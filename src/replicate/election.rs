@@ -51,7 +51,8 @@ impl Candidate {
         }
         let spec = lease.spec.clone().unwrap_or_default();
         let holder = spec.holder_identity.unwrap_or_default();
-        let duration = Duration::from_secs(spec.lease_duration_seconds.unwrap_or(15).max(1) as u64);
+        let duration =
+            Duration::from_secs(spec.lease_duration_seconds.unwrap_or(15).max(1).unsigned_abs().into());
         let expired = self.seen.as_ref().is_some_and(|(_, since)| since.elapsed() > duration);
         if holder.is_empty() || holder == self.identity || expired {
             self.write(self.claim(Some(lease))).await
@@ -101,8 +102,9 @@ impl Candidate {
         match written {
             Ok(lease) => {
                 self.seen = Some((lease.metadata.resource_version.unwrap_or_default(), Instant::now()));
-                let term = lease.spec.and_then(|spec| spec.lease_transitions).unwrap_or(0).max(0) as u64;
-                Ok(Some(Election { uid: lease.metadata.uid.unwrap_or_default().into(), term }))
+                let term = lease.spec.and_then(|spec| spec.lease_transitions).unwrap_or(0).max(0);
+                let uid = lease.metadata.uid.unwrap_or_default().into();
+                Ok(Some(Election { uid, term: term.unsigned_abs().into() }))
             }
             // Somebody else was faster.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),

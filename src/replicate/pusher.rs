@@ -191,12 +191,11 @@ impl Pusher {
 
     /// An object of the source, as JSON.
     pub(super) fn upsert(&mut self, place: Place<'_>, uid: &str, version: u64, object: &str) {
-        match &mut self.sync {
-            Some((_, mirror)) => mirror.put(place, uid, version),
-            None => {
-                self.mirror.put(place, uid, version);
-                self.position = version;
-            }
+        if let Some((_, mirror)) = &mut self.sync {
+            mirror.put(place, uid, version);
+        } else {
+            self.mirror.put(place, uid, version);
+            self.position = version;
         }
         self.send(&ClientFrame::Upsert(Upsert {
             version,

@@ -1,6 +1,7 @@
 //! How far a replicator is: for people, for `/metrics` and for `/readyz`.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -139,9 +140,9 @@ impl Report {
             ),
             ("types", "gauge", "Types", types.len() as u64),
         ] {
-            text.push_str(&format!(
-                "# HELP shardcache_replicate_{name} {help}\n# TYPE shardcache_replicate_{name} {kind}\nshardcache_replicate_{name} {value}\n"
-            ));
+            let full = format!("shardcache_replicate_{name}");
+            // Writing to memory cannot fail.
+            let _ = write!(text, "# HELP {full} {help}\n# TYPE {full} {kind}\n{full} {value}\n");
         }
         text
     }

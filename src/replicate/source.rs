@@ -23,9 +23,9 @@ use super::selection::Resource;
 /// Objects of a page.
 const PAGE: usize = 500;
 /// Longest time a watch is asked to last.
-const WATCH_TIME: Duration = Duration::from_secs(300);
+const WATCH_TIME: Duration = Duration::from_mins(5);
 /// Time for a request that is not a watch.
-const REQUEST_TIME: Duration = Duration::from_secs(60);
+const REQUEST_TIME: Duration = Duration::from_mins(1);
 /// Bytes of one event: an object, and what a watch adds.
 const LINE_MAX: usize = 16 << 20;
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -151,7 +151,10 @@ impl Source {
             [("labelSelector", &resource.label_selector), ("fieldSelector", &resource.field_selector)]
         {
             if let Some(value) = value {
-                selectors.push_str(&format!("&{name}={}", escaped(value)));
+                selectors.push('&');
+                selectors.push_str(name);
+                selectors.push('=');
+                selectors.push_str(&escaped(value));
             }
         }
         let plural = resource.plural.clone();

@@ -55,9 +55,9 @@ where
                 name: "",
                 scope: &Scope { shard: Part::One(shard.clone()), cluster: Part::Any, namespace: None },
             })?;
-            let share = api.limits.pushes.take(1, &api.metrics)?;
-            let (shared, body) = (Arc::clone(api), Box::pin(body));
-            let stream = outlet::body(api, |outlet| session::serve(shared, subject, body, outlet, share));
+            let permit = api.limits.pushes.take(1, &api.metrics)?;
+            let (context, body) = (Arc::clone(api), Box::pin(body));
+            let stream = outlet::body(api, |outlet| session::serve(context, subject, body, outlet, permit));
             Ok(respond::with_type(StatusCode::OK, HeaderValue::from_static(NDJSON), stream))
         }
         _ => Err(route::not_allowed()),

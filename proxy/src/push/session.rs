@@ -183,21 +183,20 @@ where
         _ => {}
     }
     let presence = api.presence.attach(shard, &attached.tenure, hello.takeover && term > tenure.term);
-    let (begun, welcome) = match cell {
-        Some(cell) => open(api, cell, &hello, term, presence).await?,
-        None => {
-            let welcome = ServerFrame::Welcome {
-                term,
-                window: config.window_bytes as u64,
-                r#gen: None,
-                position: None,
-                need_sync: false,
-                reason: None,
-                count: None,
-                digest: None,
-            };
-            (Begun::Control(Control { api, shard: shard.into(), term, presence, seq: 1 }), welcome)
-        }
+    let (begun, welcome) = if let Some(cell) = cell {
+        open(api, cell, &hello, term, presence).await?
+    } else {
+        let welcome = ServerFrame::Welcome {
+            term,
+            window: config.window_bytes as u64,
+            r#gen: None,
+            position: None,
+            need_sync: false,
+            reason: None,
+            count: None,
+            digest: None,
+        };
+        (Begun::Control(Control { api, shard: shard.into(), term, presence, seq: 1 }), welcome)
     };
     outlet.tell(&welcome).await?;
     Ok(begun)
@@ -245,6 +244,7 @@ async fn open<'a>(
         count: Some(known.count),
         digest: Some(known.digest.to_string()),
     };
+    api.metrics.push.sessions.inc();
     let session = Session {
         api,
         cell,
@@ -304,20 +304,26 @@ struct Sent {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
+impl Drop for Session<'_> {
+    /// However the stream ends, so does its session at the writer: a first sync that broke off gives the
+    /// type back to ordinary writers. Queued by the call itself; nobody waits for the answer.
+    fn drop(&mut self) {
+        self.api.metrics.push.sessions.dec();
+        drop(self.api.store.push(Push::Close { cell: self.name.clone(), session: self.number }));
+    }
+}
+
 impl Session<'_> {
     async fn run<B>(mut self, lines: &mut Lines<B>, outlet: &mut Outlet) -> End
     where
         B: HttpBody + Unpin,
         B::Error: std::fmt::Display,
     {
-        self.api.metrics.push.sessions.inc();
-        let end = loop {
+        loop {
             if let Err(end) = self.turn(lines, outlet).await {
-                break end;
+                return end;
             }
-        };
-        self.api.metrics.push.sessions.dec();
-        end
+        }
     }
 
     /// Does the next thing there is to do.
