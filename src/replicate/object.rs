@@ -175,9 +175,9 @@ mod tests {
     fn what_is_left_out_leaves_the_rest_byte_for_byte() {
         let rest = r#"{"apiVersion":"v1", "metadata":{ "name":"a" , "annotations":{"x":"1"} },"spec":1.0}"#;
         let first = rest.replace(r#""name""#, r#""managedFields": [{"a":","}] ,"name""#);
-        assert_eq!(pruned(&first), rest.replace(r#"{ "name""#, r#"{ "name""#));
+        assert_eq!(pruned(&first), rest);
         let last = rest.replace(r#"{"x":"1"} }"#, r#"{"x":"1"} , "managedFields":[] }"#);
-        assert_eq!(pruned(&last), rest.replace(r#"{"x":"1"} }"#, r#"{"x":"1"} }"#));
+        assert_eq!(pruned(&last), rest.replace(r#"{"x":"1"} }"#, r#"{"x":"1"}  }"#));
         let applied = rest.replace(r#""x":"1""#, &format!(r#""x":"1","{LAST_APPLIED}":"{{\"a\":1}}""#));
         assert_eq!(pruned(&applied), rest);
         assert_eq!(pruned(rest), rest);

@@ -161,7 +161,7 @@ async fn a_source_is_copied_followed_and_swept() {
     again.live().await;
     converge(&source, &cache).await;
     assert_eq!(before.len() - 1, content(&cache.wire(), COPY).await.len());
-    assert_eq!(cache.metric("shardcache_push_resyncs_total"), 0.0);
+    assert!(cache.metric("shardcache_push_resyncs_total") < 1.0, "nothing was sent twice");
     again.stop().await;
 }
 
@@ -240,14 +240,14 @@ async fn what_stops_matching_a_selector_or_a_rule_is_removed() {
     running.live().await;
     eventually("none has asked", async || content(&cache.wire(), COPY).await.is_empty()).await;
     let patch = json!({"metadata": {"annotations": {"internal.kcp.io/replicate": "core.kcp.io"}}});
-    let path = format!("{SOURCE}{ROLES}/stays");
+    let stays = format!("{SOURCE}{ROLES}/stays");
     let content_type = "application/merge-patch+json";
     let patched =
-        wire.request(Method::PATCH, &path, content_type, patch.to_string()).await.expect("answered");
+        wire.request(Method::PATCH, &stays, content_type, patch.to_string()).await.expect("answered");
     assert_eq!(patched.status, StatusCode::OK, "{patched:?}");
     eventually("one has asked", async || content(&cache.wire(), COPY).await.len() == 1).await;
     let patch = json!({"metadata": {"annotations": {"internal.kcp.io/replicate": null}}});
-    wire.request(Method::PATCH, &path, content_type, patch.to_string()).await.expect("answered");
+    wire.request(Method::PATCH, &stays, content_type, patch.to_string()).await.expect("answered");
     eventually("it does not any more", async || content(&cache.wire(), COPY).await.is_empty()).await;
     running.stop().await;
 }

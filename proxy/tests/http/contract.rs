@@ -29,8 +29,8 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use shardcache_proxy::cache::CacheConfig;
 use shardcache_storage::{
-    BackupReport, Change, Health, Lineage, LogPage, MemoryStore, Opening, ReadLimit, Receipt, Revision,
-    StorageError, Store, Subscription, TypeName,
+    BackupReport, Change, Health, Lineage, LogPage, MemoryStore, Opening, Push, Pushed, ReadLimit, Receipt,
+    Revision, StorageError, Store, Subscription, TypeName,
 };
 
 use crate::world::{WIDGETS, World, names, put, serve};
@@ -173,6 +173,10 @@ impl Store for Unreadable {
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
         self.inner.commit(changes)
     }
+    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
+        self.inner.push(push)
+    }
+
     fn subscribe(&self) -> Subscription {
         self.inner.subscribe()
     }

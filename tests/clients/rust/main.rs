@@ -148,6 +148,7 @@ impl Client {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the signature is the controller's")]
 fn reconcile(role: Arc<ClusterRole>, seen: Arc<Mutex<Journal>>) -> Ready<Result<Action, kube::Error>> {
     lock(&seen).items.insert(key(&role), version(&role));
     ready(Ok(Action::await_change()))

@@ -81,6 +81,7 @@ fn bye(seq: u64) -> String {
     json!({"type": "bye", "seq": seq}).to_string()
 }
 
+#[expect(clippy::too_many_lines, reason = "one table, a row for each mistake")]
 fn cases(source: &Source) -> Vec<Case> {
     use Sent::{Frames, Line};
     let newer = || {

@@ -92,7 +92,7 @@ async fn an_acknowledged_frame_is_in_every_list_that_is_asked_for_after_it() {
         pusher.send(source.put("a", &format!("t{round}")));
         let ack = pusher.settled().await;
         let shown = stand.api.cache.snapshot().resource_version().to_string();
-        assert!(shown >= ack["cacheRV"].as_str().expect("text").to_owned(), "round {round}: {shown} {ack}");
+        assert!(*shown >= *ack["cacheRV"].as_str().expect("text"), "round {round}: {shown} {ack}");
     }
     drop(pusher);
     stand.close().await;

@@ -107,7 +107,7 @@ fn the_examples_of_the_document_are_frames() {
         match from {
             From::Pusher => drop(client::read(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}"))),
             From::Server => {
-                drop(ServerFrame::read(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}")))
+                drop(ServerFrame::read(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}")));
             }
         }
     }
