@@ -28,6 +28,10 @@ e2e:
 differential seconds="20":
 	SHARDCACHE_DIFFERENTIAL_SECONDS={{seconds}} bash .ci/run differential
 
+# Replicators between real apiservers and the cache, and everything killed in turn.
+replication objects="20000":
+	SHARDCACHE_REPLICATION_OBJECTS={{objects}} bash .ci/run replication
+
 # Benchmarks: criterion's, and the load driver over the real binary.
 bench *ARGS:
 	cargo bench {{ARGS}}

@@ -1,0 +1,52 @@
+//! JSON over HTTP.
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+/// A server at an address, with a connection for each request under way.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) base: String,
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+impl Server {
+    pub(crate) fn new(base: String) -> Self {
+        Self { base, client: Client::builder(TokioExecutor::new()).build_http() }
+    }
+
+    /// One request; `Err` when there is no whole answer, and then nobody knows whether it was done.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, Value), String> {
+        let failed = |error: &dyn std::fmt::Display| format!("{path}: {error}");
+        let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base))
+            .header("content-type", media)
+            .body(Full::new(body.map_or_else(Bytes::new, |body| body.to_string().into())))
+            .map_err(|error| failed(&error))?;
+        let whole = async {
+            let response = self.client.request(request).await.map_err(|error| failed(&error))?;
+            let status = response.status();
+            let bytes = response.into_body().collect().await.map_err(|error| failed(&error))?.to_bytes();
+            Ok((status, serde_json::from_slice(&bytes).unwrap_or(Value::Null)))
+        };
+        tokio::time::timeout(crate::PATIENCE, whole).await.map_err(|_| failed(&"no answer"))?
+    }
+
+    /// A GET that must succeed.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, String> {
+        let (status, value) = self.call(Method::GET, path, None).await?;
+        if status.is_success() { Ok(value) } else { Err(format!("{path}: {status} {value}")) }
+    }
+}
