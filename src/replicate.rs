@@ -137,12 +137,21 @@ impl Replicator {
                     () = stopped.cancelled() => break,
                     () = tokio::time::sleep(RETRY) => {}
                 }
-                match tokio::time::timeout(RENEW_TIME, candidate.campaign()).await {
-                    Ok(Ok(Some(now))) if now == election => renewed = tokio::time::Instant::now(),
-                    Ok(Ok(_)) => break,
-                    Ok(Err(_)) | Err(_) if renewed.elapsed() > RENEW_TIME => break,
-                    Ok(Err(error)) => tracing::warn!(%error, "the Lease was not renewed"),
-                    Err(_) => tracing::warn!("the Lease was not renewed: the source does not answer"),
+                let problem = match tokio::time::timeout(RENEW_TIME, candidate.campaign()).await {
+                    Ok(Ok(Some(now))) if now == election => {
+                        renewed = tokio::time::Instant::now();
+                        continue;
+                    }
+                    Ok(Ok(_)) => {
+                        tracing::warn!(shard = self.config.shard, "the Lease is not ours any more");
+                        break;
+                    }
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => "the source does not answer".to_owned(),
+                };
+                tracing::warn!(shard = self.config.shard, problem, "the Lease was not renewed");
+                if renewed.elapsed() > RENEW_TIME {
+                    break;
                 }
             }
             lost.cancel();
