@@ -42,7 +42,7 @@ use crate::stand::{SHARDS, Stand};
 use crate::view::{GROUP, KINDS, Status, View, place};
 
 /// How long anything may take. Far above what it takes: what depends on it hangs.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
