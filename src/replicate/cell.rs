@@ -47,6 +47,9 @@ pub(super) enum CellError {
         /// Its name.
         holder: String,
     },
+    /// It was told to end.
+    #[error("it was told to end")]
+    Stopped,
     /// The cache refuses what is pushed.
     #[error("the cache: {0}")]
     Refused(String),
@@ -139,7 +142,6 @@ impl Cell {
             // A mirror of a later version is compared with the first progress that follows it.
             Some((mirror, mirrored)) if mirrored > position || mirror.sum() == theirs => {
                 pusher.resume(position, mirror, mirrored);
-                self.report.phase(&self.resource, Phase::Live);
                 Ok(watch_from(&self.source, position, Duration::ZERO))
             }
             _ => Ok(self.begin_list(pusher)),
@@ -311,7 +313,8 @@ impl Session<'_> {
     /// The source has failed. It may come back as another one: restored from a backup, and written to since,
     /// which its versions do not show (D36). So it is asked what it had at our position.
     fn broke_off(&mut self, error: SourceError) -> Result<(), CellError> {
-        if self.pusher.is_syncing() {
+        // One that is behind us begins another generation with the next hello.
+        if self.pusher.is_syncing() || error == SourceError::Behind {
             return Err(error.into());
         }
         tracing::warn!(resource = %self.cell.resource, %error, "the source has failed");

@@ -20,6 +20,8 @@ const SIGN_EVERY: Duration = Duration::from_secs(5);
 /// Shortest and longest pause after a failure.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long a hello waits for its answer.
+const BEGIN_TIME: Duration = Duration::from_secs(10);
 /// How long the end waits for what was sent to be durable.
 const END_TIME: Duration = Duration::from_secs(10);
 
@@ -43,7 +45,7 @@ impl Shard {
         loop {
             let began = tokio::time::Instant::now();
             let error = match self.hold(takeover, stop.clone()).await {
-                Ok(()) => return CellError::Refused("stopped".to_owned()),
+                Ok(()) => return CellError::Stopped,
                 Err(error @ CellError::Fenced { .. }) => return error,
                 Err(error) => error,
             };
@@ -70,7 +72,11 @@ impl Shard {
         let hello = Hello { takeover, source: String::new(), ..self.hello.clone() };
         let types = self.cells.iter().map(|cell| cell.resource.type_name()).collect();
         let mut control = Control { stream, seq: 0 };
-        let term = control.begin(hello, types).await?;
+        let begun = tokio::select! {
+            begun = tokio::time::timeout(BEGIN_TIME, control.begin(hello, types)) => begun,
+            () = stop.cancelled() => return Ok(()),
+        };
+        let term = begun.map_err(|_| LinkError("the cache does not answer a hello".to_owned()))??;
         self.report.holds(term);
         tracing::info!(shard = self.name, term, "pushing");
         // Cells are told to end by their own signal, so that the goodbye comes last.

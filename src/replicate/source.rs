@@ -28,6 +28,8 @@ const WATCH_TIME: Duration = Duration::from_mins(5);
 const REQUEST_TIME: Duration = Duration::from_mins(1);
 /// Bytes of one event: an object, and what a watch adds.
 const LINE_MAX: usize = 16 << 20;
+/// Cause of kube's answer to a version that is still to come.
+const TOO_LARGE: &str = "ResourceVersionTooLarge";
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// Why the source did not answer.
@@ -36,6 +38,9 @@ pub(super) enum SourceError {
     /// The version asked for is gone (410).
     #[error("the source has forgotten this version")]
     Expired,
+    /// The source has not come to this version (504 with its cause): it is not the one that had it.
+    #[error("the source is behind what was sent of it")]
+    Behind,
     /// The source does not know such requests (400, 422).
     #[error("the source does not support this")]
     Unsupported,
@@ -135,6 +140,19 @@ struct ServedType {
 struct StatusBody {
     code: u16,
     message: String,
+    details: StatusDetails,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StatusDetails {
+    causes: Vec<StatusCause>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StatusCause {
+    reason: String,
 }
 
 /// The lines of an open watch.
@@ -267,6 +285,9 @@ fn failure(path: &str, code: StatusCode, body: &[u8]) -> SourceError {
         return SourceError::Unsupported;
     }
     let status: StatusBody = serde_json::from_slice(body).unwrap_or_default();
+    if status.details.causes.iter().any(|cause| cause.reason == TOO_LARGE) {
+        return SourceError::Behind;
+    }
     let message = if status.message.is_empty() { code.to_string() } else { status.message };
     SourceError::Failed(format!("{path}: {message}"))
 }
@@ -286,4 +307,24 @@ fn escaped(value: &str) -> String {
             _ => format!("%{byte:02X}"),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_a_source_are_told_apart() {
+        let of = |code: u16, body: &str| {
+            failure("/apis", StatusCode::from_u16(code).expect("a code"), body.as_bytes())
+        };
+        // As kube-apiserver answers a list at a version that it has not come to.
+        let behind = r#"{"code":504,"message":"Timeout: Too large resource version: 303, current: 5",
+            "details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}]}}"#;
+        assert_eq!(of(504, behind), SourceError::Behind);
+        assert_eq!(of(410, "{}"), SourceError::Expired);
+        assert_eq!(of(422, "{}"), SourceError::Unsupported);
+        assert_eq!(of(504, r#"{"message":"slow"}"#), SourceError::Failed("/apis: slow".to_owned()));
+        assert!(matches!(of(500, "no JSON"), SourceError::Failed(_)));
+    }
 }

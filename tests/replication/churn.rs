@@ -50,7 +50,7 @@ fn object(source: &Source, kind: &Kind, name: &str, size: u64) -> Value {
         "apiVersion": format!("{GROUP}/v1"),
         "kind": kind.kind,
         "metadata": { "name": name, "labels": { "shard": source.shard }, "annotations": { "note": "ü\"\\ \u{2028}" } },
-        "spec": { "color": source.shard, "size": size, "on": size % 2 == 0 },
+        "spec": { "color": source.shard, "size": size, "on": size.is_multiple_of(2) },
     })
 }
 

@@ -64,12 +64,11 @@ impl Informer {
         let watch = tokio::spawn(async move {
             let mut events = watcher::watcher(api, config).boxed();
             while let Some(event) = events.next().await {
-                match event {
-                    Ok(event) => into.lock().take(event),
-                    Err(_) => {
-                        into.lock().errors += 1;
-                        tokio::time::sleep(PAUSE).await;
-                    }
+                if let Ok(event) = event {
+                    into.lock().take(event);
+                } else {
+                    into.lock().errors += 1;
+                    tokio::time::sleep(PAUSE).await;
                 }
             }
         });

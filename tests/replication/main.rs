@@ -42,7 +42,7 @@ use crate::stand::{SHARDS, Stand};
 use crate::view::{GROUP, KINDS, Status, View, place};
 
 /// How long anything may take. Far above what it takes: what depends on it hangs.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_mins(3);
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -322,7 +322,7 @@ impl Run {
         }
         assert_eq!(self.terms.decreased(), Vec::<String>::new());
         assert_eq!(self.stand.panics(), Vec::<String>::new());
-        let rest = self.phase.elapsed() - broken;
+        let rest = self.phase.elapsed().saturating_sub(broken);
         eprintln!(
             "{:>6.1} s  {phase} (then {:.1} s to rest and checked), terms {:?}",
             self.phase.elapsed().as_secs_f64(),

@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 use crate::wire::Server;
 
 /// One of the types that are pushed.
+#[expect(clippy::struct_field_names, reason = "Kubernetes' own word")]
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) plural: &'static str,
