@@ -204,6 +204,7 @@ impl Form {
         match &self.show {
             Show::Object => Some(self.api_version.clone()),
             // No `apiVersion` begins with a brace.
+            Show::Untyped => Some(Bytes::from_static(b"{")),
             Show::Metadata(_, start) => Some(Bytes::from_static(start)),
             Show::Row(_) => None,
         }
