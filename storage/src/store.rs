@@ -33,8 +33,9 @@ pub trait Store: Send + Sync + 'static {
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>>;
 
     /// Submits a request of a pusher's handler; it is queued before this returns, so requests are applied
-    /// in the order of the calls. Resolves when its effects are durable and published, as
-    /// [`Store::commit`], with its errors; after one of them every session has ended.
+    /// in the order of the calls; never refused as [`StorageError::Overloaded`], so no call leaves a gap
+    /// before the next. Resolves when its effects are durable and published, as [`Store::commit`], with its
+    /// other errors; after one of them every session has ended.
     fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>>;
 
     /// The state now, and every commit after it, in order, without gap.

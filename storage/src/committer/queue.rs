@@ -3,6 +3,9 @@
 //! Bounded in changes and in bytes: at the bound a push is refused with
 //! [`StorageError::Overloaded`] and nothing is queued. A job larger than the whole queue is let in when
 //! the queue is empty, because a job is one transaction and is never split.
+//!
+//! A pusher's requests are never refused: they are applied in the order they were sent, and one that was
+//! left out would be a gap that the next one's position claims to be filled. Their handlers bound them.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -148,7 +151,8 @@ impl Queue {
         let changes = waiting.changes + entry.changes;
         let bytes = waiting.bytes + entry.bytes;
         let full = changes > self.limits.queue_changes || bytes > self.limits.queue_bytes;
-        if full && !waiting.jobs.is_empty() {
+        let in_sequence = matches!(entry.job, Single::Request(Request::Push(..)));
+        if full && !waiting.jobs.is_empty() && !in_sequence {
             return Err(StorageError::Overloaded);
         }
         (waiting.changes, waiting.bytes) = (changes, bytes);
@@ -228,5 +232,30 @@ fn size_of_op(op: &Op) -> usize {
     match op {
         Op::Upsert { draft, .. } => draft.size(),
         _ => SMALL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes() -> Request {
+        Request::Changes(Vec::new(), oneshot::channel().0)
+    }
+
+    fn push() -> Request {
+        let push = Push::Release { shard: "amber".into(), type_name: None };
+        Request::Push(push, oneshot::channel().0)
+    }
+
+    #[test]
+    fn d31_a_full_queue_refuses_ordinary_writes_and_no_pusher() {
+        let limits = Limits { queue_changes: 1, ..Limits::default() };
+        let queue = Queue::new(limits, Gauge::default());
+        queue.push(changes()).expect("it is empty");
+        assert!(matches!(queue.push(changes()), Err(StorageError::Overloaded)));
+        queue.push(push()).expect("what follows it may be queued already");
+        let Taken::Job(Job::Commit(requests)) = queue.take(None) else { panic!("two requests wait") };
+        assert_eq!(requests.len(), 2);
     }
 }
