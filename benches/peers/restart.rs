@@ -1,5 +1,6 @@
 //! 100k objects of 2 KiB: resident memory, and how long a thousand watchers are without events after a kill.
 
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -113,7 +114,6 @@ async fn all_live(peer: &Peer, round: usize, known: &str) -> Result<(Instant, us
         Ok(Instant::now())
     };
     let markers = async {
-        let mut writer = peer.connect().await?;
         let mut number = 0;
         while progress.live.load(Ordering::Relaxed) < count {
             let live = progress.live.load(Ordering::Relaxed);
@@ -122,7 +122,8 @@ async fn all_live(peer: &Peer, round: usize, known: &str) -> Result<(Instant, us
                 continue;
             }
             let body = object(&format!("marker-{round}-{number}"), number, MARKER, EVENT_BYTES);
-            peer.create(&mut writer, &body).await?;
+            // A connection of its own: kube-apiserver closes one that was idle for 90 s, and the lists take longer.
+            peer.create(&mut peer.connect().await?, &body).await?;
             number += 1;
             tokio::time::sleep(MARKER_EVERY).await;
         }
@@ -136,7 +137,8 @@ async fn all_live(peer: &Peer, round: usize, known: &str) -> Result<(Instant, us
 const MARKER: &str = "everybody";
 
 /// What a controller does after its stream broke: watch from where it was; if that is too old, list and
-/// watch from there. Returns when an event has arrived.
+/// watch from there; if the server cuts the connection, wait and watch again, as client-go does. Returns
+/// when an event has arrived.
 async fn follow(
     peer: &Peer,
     owner: usize,
@@ -148,16 +150,7 @@ async fn follow(
     let mut version = known.to_owned();
     loop {
         let path = peer.side.reads(&format!("watch=true&resourceVersion={version}&{selector}"));
-        let mut client = {
-            let _one = opening.acquire().await.expect("never closed");
-            let mut client = Client::watcher(peer.server.address).await?;
-            client.watch(&path).await?;
-            client
-        };
-        progress.open.fetch_add(1, Ordering::Relaxed);
-        let event = client.events(1).await;
-        progress.open.fetch_sub(1, Ordering::Relaxed);
-        match event {
+        match first_event(peer, &path, opening, progress).await {
             Ok(()) => {
                 progress.live.fetch_add(1, Ordering::Relaxed);
                 return Ok(());
@@ -165,9 +158,26 @@ async fn follow(
             Err(error) if error.to_string().contains(r#""code":410"#) => {
                 version = relist(peer, &selector, &progress.lists).await?;
             }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                tokio::time::sleep(TURNED_AWAY).await;
+            }
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Watches until an event has arrived.
+async fn first_event(peer: &Peer, path: &str, opening: &Semaphore, progress: &Progress) -> io::Result<()> {
+    let mut client = {
+        let _one = opening.acquire().await.expect("never closed");
+        let mut client = Client::watcher(peer.server.address).await?;
+        client.watch(path).await?;
+        client
+    };
+    progress.open.fetch_add(1, Ordering::Relaxed);
+    let event = client.events(1).await;
+    progress.open.fetch_sub(1, Ordering::Relaxed);
+    event
 }
 
 /// A list as client-go makes it after 410, repeated when the server says to wait (429), when it did not
@@ -182,9 +192,9 @@ async fn relist(peer: &Peer, selector: &str, lists: &AtomicUsize) -> Result<Stri
             Ok((429 | 504, _)) => {}
             Ok((code, body)) => {
                 let refused = format!("{path}: {code} {}", String::from_utf8_lossy(&body));
-                return Err(std::io::Error::other(refused).into());
+                return Err(io::Error::other(refused).into());
             }
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             Err(error) => return Err(error.into()),
         }
         tokio::time::sleep(TURNED_AWAY).await;
