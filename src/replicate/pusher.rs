@@ -232,7 +232,7 @@ impl Pusher {
     pub(super) fn progress(&mut self, barrier: Option<u64>) {
         if self.sync.is_none() && !self.awaits_list && self.position > 0 && self.position >= self.settled {
             let at = (self.position, self.mirror.sum());
-            self.send(&ClientFrame::Progress { at: Some(at), barrier });
+            self.send(&ClientFrame::Progress { at: Some(at), barrier, provider: None });
         }
     }
 

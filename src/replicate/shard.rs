@@ -17,6 +17,7 @@ use super::report::{Phase, Report};
 
 /// How often the control stream gives a sign of life.
 const SIGN_EVERY: Duration = Duration::from_secs(5);
+const SIGN: ClientFrame<'static> = ClientFrame::Progress { at: None, barrier: None, provider: None };
 /// Shortest and longest pause after a failure.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -166,7 +167,7 @@ impl Control {
         signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let step = tokio::select! {
-                _ = signs.tick() => self.send(&ClientFrame::Progress { at: None, barrier: None }).await,
+                _ = signs.tick() => self.send(&SIGN).await,
                 frame = self.stream.input.recv() => match frame {
                     Some(Ok(ServerFrame::Ack { .. } | ServerFrame::Throttle { .. })) => Ok(()),
                     Some(Ok(other)) => return stopped(other),

@@ -40,9 +40,43 @@ pub enum ClientFrame<'a> {
         at: Option<(u64, Sum)>,
         /// The barrier that this answers.
         barrier: Option<u64>,
+        /// How the pusher came to know that it may; with a barrier only, and only as far as the name is known.
+        provider: Option<Provider>,
     },
     /// The pusher goes away in order.
     Bye,
+}
+
+/// How a pusher came to know that it has sent everything up to a barrier's version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Provider {
+    /// The watch that it follows the source by came there by itself, or a list was of it.
+    Watch,
+    /// It watched anew for a few seconds, and the watch said so before its end.
+    RollingWatch,
+    /// It compared the metadata of all objects.
+    MetadataDiff,
+    /// The source says on demand how far its events are.
+    Direct,
+}
+
+impl Provider {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Watch, Self::RollingWatch, Self::MetadataDiff, Self::Direct];
+
+    /// The name, in frames and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Watch => "watch",
+            Self::RollingWatch => "rollingWatch",
+            Self::MetadataDiff => "metadataDiff",
+            Self::Direct => "direct",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|provider| provider.as_str() == name)
+    }
 }
 
 /// Number and digest of the objects a pusher has sent and not deleted.
@@ -135,6 +169,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     barrier: Option<u64>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    provider: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     holder: Option<Cow<'a, str>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     instance: Option<Cow<'a, str>>,
@@ -220,7 +256,9 @@ impl<'a> Line<'a> {
                     Some(_) => Some((self.version()?, self.sum()?)),
                     None => None,
                 };
-                ClientFrame::Progress { at, barrier: self.barrier }
+                // A pusher may be newer than this server.
+                let provider = self.provider.as_deref().and_then(Provider::named);
+                ClientFrame::Progress { at, barrier: self.barrier, provider }
             }
             "bye" => ClientFrame::Bye,
             "" => return Err(missing("type")),
@@ -312,13 +350,14 @@ impl ClientFrame<'_> {
                 allow_empty: allow_empty.then_some(true),
                 ..base("syncEnd").at(*version, sum)
             },
-            Self::Progress { at, barrier } => {
+            Self::Progress { at, barrier, provider } => {
                 let line = base("progress");
                 let line = match at {
                     Some((version, sum)) => line.at(*version, sum),
                     None => line,
                 };
-                Line { barrier: *barrier, ..line }
+                let provider = provider.map(|provider| provider.as_str().into());
+                Line { barrier: *barrier, provider, ..line }
             }
             Self::Delete(delete) => Line {
                 rv: Some(delete.version.to_string().into()),

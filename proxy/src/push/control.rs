@@ -69,7 +69,9 @@ impl Control<'_> {
                 }
                 pushed.version
             }
-            ClientFrame::Progress { at: None, barrier: None } => self.api.cache.snapshot().resource_version(),
+            ClientFrame::Progress { at: None, barrier: None, .. } => {
+                self.api.cache.snapshot().resource_version()
+            }
             ClientFrame::Bye => {
                 self.presence.goodbye();
                 return Err(End::Quiet(PushEnd::Bye));

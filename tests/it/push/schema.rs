@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use shardcache_proxy::push::client::{self, ClientFrame, Delete, Hello, Sum, Upsert};
+use shardcache_proxy::push::client::{self, ClientFrame, Delete, Hello, Provider, Sum, Upsert};
 use shardcache_proxy::push::server::ServerFrame;
 use shardcache_storage::{Digest, Election, KeyParts, TypeName, entry_digest};
 
@@ -71,6 +71,16 @@ fn the_schema_refuses_what_is_no_frame() {
         (
             From::Pusher,
             json!({"type": "progress", "seq": 2, "rv": "05", "count": 0, "digest": "0".repeat(32)}),
+        ),
+        (
+            From::Pusher,
+            json!({"type": "progress", "seq": 2, "rv": "5", "count": 0, "digest": "0".repeat(32),
+            "provider": "watch"}),
+        ),
+        (
+            From::Pusher,
+            json!({"type": "progress", "seq": 2, "rv": "5", "count": 0, "digest": "0".repeat(32),
+            "barrier": 1, "provider": "hearsay"}),
         ),
         (From::Pusher, json!({"type": "welcome", "term": 1, "window": 1, "needSync": false})),
         (From::Server, json!({"type": "bye", "seq": 3})),
@@ -177,14 +187,36 @@ fn frames_of_our_own_pushers_are_valid() {
         ClientFrame::Upsert(upsert),
         ClientFrame::Delete(delete),
         ClientFrame::SyncEnd { sync: 1, version: 9, sum, allow_empty: true },
-        ClientFrame::Progress { at: Some((9, sum)), barrier: Some(1) },
-        ClientFrame::Progress { at: None, barrier: None },
+        ClientFrame::Progress { at: Some((9, sum)), barrier: None, provider: None },
+        ClientFrame::Progress { at: None, barrier: None, provider: None },
         ClientFrame::Bye,
-    ] {
+    ]
+    .into_iter()
+    .chain(Provider::ALL.map(|provider| ClientFrame::Progress {
+        at: Some((9, sum)),
+        barrier: Some(1),
+        provider: Some(provider),
+    })) {
         let mut line = vec![];
         frame.write(5, &mut line);
         valid(From::Pusher, &line);
         let (seq, read) = client::read(&line[..line.len() - 1]).expect("it reads what it writes");
         assert_eq!((seq, format!("{read:?}")), (5, format!("{frame:?}")));
+    }
+}
+
+/// Whoever pushes may be newer than who reads it.
+#[test]
+fn a_provider_that_is_not_known_here_is_no_error() {
+    let digest = "0".repeat(32);
+    for (provider, expected) in
+        [("\"rollingWatch\"", Some(Provider::RollingWatch)), ("\"hearsay\"", None), ("null", None)]
+    {
+        let line = format!(
+            r#"{{"type":"progress","seq":2,"rv":"5","count":0,"digest":"{digest}","barrier":1,"provider":{provider}}}"#
+        );
+        let (_, frame) = client::read(line.as_bytes()).expect("a frame");
+        let ClientFrame::Progress { barrier: Some(1), provider, .. } = frame else { panic!("{frame:?}") };
+        assert_eq!(provider, expected, "{line}");
     }
 }
