@@ -9,8 +9,11 @@
 //! [`crate::embedded::EmbeddedCache`]. Objects pass through as the bytes they came in; memory is a page of
 //! objects and 32 bytes for each object sent.
 
+mod barrier;
 mod cell;
+mod compare;
 mod election;
+mod feed;
 mod link;
 mod object;
 mod pipe;
@@ -19,14 +22,18 @@ mod pusher;
 mod report;
 mod run;
 mod selection;
+mod session;
 mod shard;
 mod source;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
 use shardcache_proxy::push::client::Hello;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use link::{Network, Target};
@@ -191,6 +198,7 @@ impl Replicator {
             source: config.source_id.clone(),
             ..Hello::default()
         };
+        let turns = Arc::new(Semaphore::new(1));
         let cell = |resource: &Resource| Cell {
             shard: config.shard.clone(),
             cluster: config.cluster.clone(),
@@ -198,6 +206,7 @@ impl Replicator {
             source: Source::new(config.source.clone(), resource, &config.prefix),
             prune: config.prune,
             report: Arc::clone(&self.report),
+            turns: Arc::clone(&turns),
             mirror: Arc::default(),
         };
         Shard {

@@ -91,7 +91,7 @@ pub(super) struct Stream {
     pub(super) output: mpsc::Sender<Bytes>,
     /// What the server says; closed when it has ended.
     pub(super) input: mpsc::Receiver<Result<ServerFrame, LinkError>>,
-    _reader: tokio_util::task::AbortOnDropHandle<()>,
+    pub(super) _reader: tokio_util::task::AbortOnDropHandle<()>,
 }
 
 impl Link {

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 
-use shardcache_proxy::push::client::{ClientFrame, Delete, Hello, Sum, Upsert};
+use shardcache_proxy::push::client::{ClientFrame, Delete, Hello, Provider, Sum, Upsert};
 use shardcache_storage::{Digest, KeyParts, entry_digest};
 
 /// One object's names.
@@ -79,6 +79,8 @@ pub(super) struct Pusher {
     position: u64,
     /// Below this the mirror is ahead of the position: what was sent before is being sent again.
     settled: u64,
+    /// The position that was last told.
+    told: u64,
     sync: Option<(u64, Mirror)>,
     syncs: u64,
     awaits_list: bool,
@@ -96,6 +98,7 @@ impl Pusher {
             mirror: Mirror::default(),
             position: 0,
             settled: 0,
+            told: 0,
             sync: None,
             syncs: 0,
             awaits_list: false,
@@ -158,8 +161,9 @@ impl Pusher {
 
     /// The mirror and the position it is of, to begin another stream with; nothing in the middle of a sync.
     pub(super) fn into_mirror(self) -> Option<(Mirror, u64)> {
-        let complete = self.sync.is_none() && !self.awaits_list && self.position > 0;
-        complete.then_some((self.mirror, self.position.max(self.settled)))
+        let complete = !self.lists() && self.position > 0;
+        let reaches = self.reaches();
+        complete.then_some((self.mirror, reaches))
     }
 
     /// Nothing is to be said before a list of the source has come.
@@ -170,6 +174,11 @@ impl Pusher {
 
     pub(super) fn awaits_list(&self) -> bool {
         self.awaits_list
+    }
+
+    /// Whether a list is awaited, or under way.
+    pub(super) fn lists(&self) -> bool {
+        self.awaits_list || self.sync.is_some()
     }
 
     /// A complete list of the source begins.
@@ -223,17 +232,32 @@ impl Pusher {
         }
     }
 
+    /// What was sent is what the source had at this version, once the position is there.
+    pub(super) fn reaches(&self) -> u64 {
+        self.position.max(self.settled)
+    }
+
     /// The source has had no other event up to a version.
     pub(super) fn reached(&mut self, version: u64) {
         self.position = self.position.max(version);
     }
 
-    /// Says how far the stream is: the sign of life, and the answer to a barrier.
-    pub(super) fn progress(&mut self, barrier: Option<u64>) {
-        if self.sync.is_none() && !self.awaits_list && self.position > 0 && self.position >= self.settled {
-            let at = (self.position, self.mirror.sum());
-            self.send(&ClientFrame::Progress { at: Some(at), barrier, provider: None });
+    /// Says how far the stream is: the sign of life, and the answer to a barrier. `false` while there is
+    /// nothing to be said, because the copy is between two states.
+    pub(super) fn progress(&mut self, barrier: Option<(u64, Provider)>) -> bool {
+        if self.lists() || self.position == 0 || self.position < self.settled {
+            return false;
         }
+        self.told = self.position;
+        let at = (self.position, self.mirror.sum());
+        let (barrier, provider) = barrier.unzip();
+        self.send(&ClientFrame::Progress { at: Some(at), barrier, provider });
+        true
+    }
+
+    /// Whether the position is another one than [`Pusher::progress`] last told of.
+    pub(super) fn has_moved(&self) -> bool {
+        self.position != self.told
     }
 
     fn send(&mut self, frame: &ClientFrame<'_>) {
@@ -291,7 +315,7 @@ mod tests {
         pusher.remove(B, "ub", 7);
         pusher.remove(B, "ub", 8);
         assert_eq!(frames(&mut pusher), ["upsert@6", "delete@7"], "what is not there is not deleted");
-        pusher.progress(None);
+        assert!(pusher.has_moved() && pusher.progress(None) && !pusher.has_moved());
         assert_eq!(frames(&mut pusher), ["progress@8"], "but counts as seen");
         pusher.upsert(A, "ua", 3, "{}");
         pusher.upsert(B, "ub", 4, "{}");
@@ -302,18 +326,18 @@ mod tests {
     fn nothing_is_said_of_a_copy_that_is_between_two_states() {
         let mut pusher = following();
         pusher.await_list();
-        pusher.progress(None);
+        assert!(!pusher.progress(None));
         pusher.sync_start();
-        pusher.progress(None);
+        assert!(!pusher.progress(Some((1, Provider::Watch))), "nor is a barrier answered");
         assert_eq!(frames(&mut pusher), ["syncStart"]);
         // Sent again from an older position: the mirror is ahead of it for a while.
         let (mirror, mirrored) = following().into_mirror().expect("complete");
         let mut pusher = following();
         pusher.resume(2, mirror, mirrored);
         pusher.upsert(A, "ua", 3, "{}");
-        pusher.progress(None);
+        assert!(!pusher.progress(None));
         pusher.upsert(B, "ub", 5, "{}");
-        pusher.progress(None);
+        assert!(pusher.progress(None));
         assert_eq!(frames(&mut pusher), ["upsert@3", "upsert@5", "progress@5"]);
     }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use shardcache_proxy::push::client::Provider;
 
 use super::selection::Resource;
 
@@ -36,6 +37,19 @@ pub struct TypeReport {
     pub since: Instant,
 }
 
+/// Upper bounds of the histogram of [`Durations`], in seconds: a watch that is there already answers in
+/// milliseconds, a rolling one in one to three seconds, and readers wait no longer than that.
+const BOUNDS: [f64; 10] = [0.005, 0.02, 0.1, 0.5, 1.0, 1.5, 2.0, 3.0, 10.0, 60.0];
+
+/// How long something took, how often.
+#[derive(Clone, Copy, Debug, Default)]
+struct Durations {
+    /// Those of at most [`BOUNDS`].
+    within: [u64; BOUNDS.len()],
+    count: u64,
+    sum: f64,
+}
+
 /// What a replicator is doing. Shared by all of its tasks.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -46,6 +60,7 @@ pub struct Report {
     failures: AtomicU64,
     term: AtomicU64,
     standing_by: AtomicBool,
+    barriers: Mutex<BTreeMap<Provider, Durations>>,
 }
 
 impl Report {
@@ -77,6 +92,23 @@ impl Report {
 
     pub(super) fn failed(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A barrier was answered, so long after it came.
+    pub(super) fn confirmed(&self, provider: Provider, took: Duration) {
+        let mut barriers = self.barriers.lock();
+        let known = barriers.entry(provider).or_default();
+        let took = took.as_secs_f64();
+        for (within, bound) in known.within.iter_mut().zip(BOUNDS) {
+            *within += u64::from(took <= bound);
+        }
+        known.count += 1;
+        known.sum += took;
+    }
+
+    /// How many barriers were answered, by what the answers rest on.
+    pub fn barriers(&self) -> BTreeMap<Provider, u64> {
+        self.barriers.lock().iter().map(|(provider, known)| (*provider, known.count)).collect()
     }
 
     /// The term in which the shard is held; 0 while it is not.
@@ -144,6 +176,58 @@ impl Report {
             // Writing to memory cannot fail.
             let _ = write!(text, "# HELP {full} {help}\n# TYPE {full} {kind}\n{full} {value}\n");
         }
+        self.barrier_metrics(&mut text);
         text
+    }
+
+    fn barrier_metrics(&self, text: &mut String) {
+        let barriers = self.barriers.lock();
+        let known = |provider| barriers.get(&provider).copied().unwrap_or_default();
+        let name = "shardcache_replicate_barriers_total";
+        let _ = write!(text, "# HELP {name} Barriers answered, by provider\n# TYPE {name} counter\n");
+        for provider in Provider::ALL {
+            let _ = writeln!(text, "{name}{{provider=\"{}\"}} {}", provider.as_str(), known(provider).count);
+        }
+        let name = "shardcache_replicate_barrier_duration_seconds";
+        let help = "From a barrier to its answer, by provider";
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} histogram\n");
+        for provider in Provider::ALL {
+            let (Durations { within, count, sum }, label) = (known(provider), provider.as_str());
+            for (bound, within) in BOUNDS.iter().zip(within) {
+                let _ = writeln!(text, "{name}_bucket{{provider=\"{label}\",le=\"{bound}\"}} {within}");
+            }
+            let _ = write!(
+                text,
+                "{name}_bucket{{provider=\"{label}\",le=\"+Inf\"}} {count}\n\
+                 {name}_sum{{provider=\"{label}\"}} {sum}\n{name}_count{{provider=\"{label}\"}} {count}\n"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn barriers_are_counted_by_provider_and_duration() {
+        let report = Report::default();
+        report.confirmed(Provider::Watch, Duration::from_millis(3));
+        report.confirmed(Provider::RollingWatch, Duration::from_millis(1250));
+        report.confirmed(Provider::RollingWatch, Duration::from_secs(2));
+        let text = report.metrics();
+        for line in [
+            r#"shardcache_replicate_barriers_total{provider="watch"} 1"#,
+            r#"shardcache_replicate_barriers_total{provider="metadataDiff"} 0"#,
+            r#"shardcache_replicate_barrier_duration_seconds_bucket{provider="rollingWatch",le="1"} 0"#,
+            r#"shardcache_replicate_barrier_duration_seconds_bucket{provider="rollingWatch",le="1.5"} 1"#,
+            r#"shardcache_replicate_barrier_duration_seconds_bucket{provider="rollingWatch",le="2"} 2"#,
+            r#"shardcache_replicate_barrier_duration_seconds_bucket{provider="rollingWatch",le="+Inf"} 2"#,
+            r#"shardcache_replicate_barrier_duration_seconds_sum{provider="rollingWatch"} 3.25"#,
+            r#"shardcache_replicate_barrier_duration_seconds_count{provider="watch"} 1"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert_eq!(report.barriers(), [(Provider::Watch, 1), (Provider::RollingWatch, 2)].into());
     }
 }

@@ -23,7 +23,7 @@ use super::selection::Resource;
 /// Objects of a page.
 const PAGE: usize = 500;
 /// Longest time a watch is asked to last.
-const WATCH_TIME: Duration = Duration::from_mins(5);
+pub(super) const WATCH_TIME: Duration = Duration::from_mins(5);
 /// Time for a request that is not a watch.
 const REQUEST_TIME: Duration = Duration::from_mins(1);
 /// Bytes of one event: an object, and what a watch adds.
@@ -203,7 +203,7 @@ impl Source {
             return Ok(None);
         }
         let from = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-        match self.open_watch(from).await {
+        match self.open_watch(from, WATCH_TIME).await {
             Err(SourceError::Unsupported) => {
                 self.pages_only.store(true, Ordering::Relaxed);
                 Ok(None)
@@ -218,25 +218,26 @@ impl Source {
         self.get(&format!("limit={PAGE}{token}{}", self.selectors), "application/json").await
     }
 
-    /// A page of the metadata of all objects as they were at a version.
-    pub(super) async fn metadata_at(&self, version: u64, token: Option<&str>) -> Result<Page, SourceError> {
-        let at = match token {
-            Some(token) => format!("&continue={}", escaped(token)),
-            None => format!("&resourceVersion={version}&resourceVersionMatch=Exact"),
+    /// A page of the metadata of all objects: as they were at a version, or by a quorum read.
+    pub(super) async fn metadata(&self, at: Option<u64>, token: Option<&str>) -> Result<Page, SourceError> {
+        let at = match (token, at) {
+            (Some(token), _) => format!("&continue={}", escaped(token)),
+            (None, Some(version)) => format!("&resourceVersion={version}&resourceVersionMatch=Exact"),
+            (None, None) => String::new(),
         };
         self.get(&format!("limit={PAGE}{at}{}", self.selectors), METADATA_ONLY).await
     }
 
-    /// Watches from a version on.
-    pub(super) async fn watch(&self, version: u64) -> Result<WatchLines, SourceError> {
-        self.open_watch(&format!("resourceVersion={version}")).await
+    /// Watches from a version on, for at most `time`, which counts in whole seconds.
+    pub(super) async fn watch(&self, version: u64, time: Duration) -> Result<WatchLines, SourceError> {
+        self.open_watch(&format!("resourceVersion={version}"), time).await
     }
 
-    async fn open_watch(&self, from: &str) -> Result<WatchLines, SourceError> {
+    async fn open_watch(&self, from: &str, time: Duration) -> Result<WatchLines, SourceError> {
         let uri = format!(
             "{}?watch=true&allowWatchBookmarks=true&{from}&timeoutSeconds={}{}",
             self.path,
-            WATCH_TIME.as_secs(),
+            time.as_secs(),
             self.selectors
         );
         let response = tokio::time::timeout(REQUEST_TIME, self.send(uri, "application/json")).await;

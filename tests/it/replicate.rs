@@ -9,6 +9,7 @@ use http::{Method, StatusCode};
 use kube::Client;
 use serde_json::{Value, json};
 use shardcache::replicate::{Config, Network, Phase, Prune, Replicator, Report, Resource, Rule, Target};
+use shardcache_proxy::push::client::Provider;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -192,6 +193,41 @@ async fn an_up_to_date_cell_is_not_sent_again_after_either_side_was_away() {
     converge(&source, &cache).await;
     let after = cache.metric("shardcache_push_received_bytes_total");
     assert!(after - before < sent / 20.0, "{} bytes after {sent}", after - before);
+    running.stop().await;
+}
+
+/// Everything happens in another type, of which the watch says nothing.
+#[tokio::test]
+async fn d38_a_barrier_of_an_idle_type_is_answered_by_watching_anew() {
+    let (source, cache) = (Served::start().await, Served::start().await);
+    write(&source.wire(), "role", "first").await;
+    let running = Running::start(config(&source, &cache, "one"));
+    running.live().await;
+    converge(&source, &cache).await;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "beside"}, "subjects": null,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "role"},
+    });
+    let path = format!("{SOURCE}/apis/rbac.authorization.k8s.io/v1/clusterrolebindings");
+    let created = source.wire().call(Method::POST, &path, binding.to_string()).await;
+    assert_eq!(created.status, StatusCode::CREATED, "{created:?}");
+    let listed = source.wire().get(&format!("{SOURCE}{ROLES}?limit=1")).await;
+    let listed: Value = serde_json::from_slice(&listed.body).expect("JSON");
+    let head: u64 = listed["metadata"]["resourceVersion"].as_str().expect("text").parse().expect("a number");
+    // Who comes back without a sync is asked whether it is current.
+    let cache = cache.restart().await;
+    eventually("the barrier is answered", async || {
+        running.report.barriers().contains_key(&Provider::RollingWatch)
+    })
+    .await;
+    eventually("the cell is as far as the source", async || {
+        let known = status(&cache).await;
+        known["cells"][0]["position"]
+            .as_str()
+            .is_some_and(|text| text.parse::<u64>().is_ok_and(|at| at >= head))
+    })
+    .await;
     running.stop().await;
 }
 
