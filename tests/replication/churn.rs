@@ -75,6 +75,14 @@ pub(crate) async fn fill(source: &Source, count: usize) {
     fillers.join_all().await;
 }
 
+/// Creates one more object of a type.
+pub(crate) async fn create(source: &Source, kind: &Kind, name: &str) {
+    let (collection, _) = path(kind, 0);
+    let body = object(source, kind, name, 1);
+    let (status, answer) = source.server.call(Method::POST, &collection, Some(&body)).await.expect("it runs");
+    assert_eq!(status, StatusCode::CREATED, "{collection}: {answer}");
+}
+
 /// Writers that go on until they are stopped, whatever becomes of their source.
 pub(crate) struct Churn {
     stop: CancellationToken,

@@ -40,9 +40,12 @@ use crate::churn::{Book, Churn};
 use crate::informer::Informer;
 use crate::stand::{SHARDS, Stand};
 use crate::view::{GROUP, KINDS, Status, View, place};
+use crate::wire::Server;
 
 /// How long anything may take. Far above what it takes: what depends on it hangs.
 const PATIENCE: Duration = Duration::from_mins(3);
+/// How long a barrier may take: three times what is promised, on a busy machine.
+const BARRIER_TIME: Duration = Duration::from_secs(9);
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -70,6 +73,7 @@ async fn the_cache_equals_its_sources_whatever_was_killed() {
     };
     let mut run = Run::start(Path::new(&reference)).await;
     run.filled().await;
+    run.barriers_of_idle_types_are_answered().await;
     run.leaders_are_killed_and_paused().await;
     run.the_cache_is_killed().await;
     run.a_source_is_killed().await;
@@ -134,6 +138,37 @@ impl Run {
         }
         self.check(&format!("{} objects are created", self.count * 4)).await;
         self.lists = self.informers.iter().map(|informer| informer.counts().0).collect();
+    }
+
+    /// A cache that comes back asks for each type whether it is still at the source's head; nothing happens
+    /// in the types, but beside them. The source with a watch cache sends bookmarks when it is asked to, the
+    /// one without has its metadata compared.
+    async fn barriers_of_idle_types_are_answered(&mut self) {
+        for (at, provider) in ["metadataDiff", "rollingWatch"].into_iter().enumerate() {
+            let (leader, _) = self.stand.leader(at).await;
+            let replica = Server::new(self.stand.replicas[at][leader].address().expect("it listens"));
+            let answered = format!("shardcache_replicate_barriers_total{{provider=\"{provider}\"}}");
+            let took =
+                format!("shardcache_replicate_barrier_duration_seconds_sum{{provider=\"{provider}\"}}");
+            let now =
+                async || Ok::<_, String>((replica.metric(&answered).await?, replica.metric(&took).await?));
+            let (count, sum) = now().await.expect("it runs");
+            self.stand.cache.kill();
+            churn::create(&self.stand.sources[at], &KINDS[0], "beside").await;
+            self.stand.cache.listen("--listen").await;
+            let is_answered = async || {
+                let (answers, took) = now().await?;
+                if answers > count {
+                    Ok((answers - count, took - sum))
+                } else {
+                    Err(format!("{answers} answers"))
+                }
+            };
+            let (answers, took) = eventually("the idle type's barrier is answered", is_answered).await;
+            eprintln!("{}: {answers} by {provider}, {:.1} s each", SHARDS[at], took / answers);
+            assert!(took / answers < BARRIER_TIME.as_secs_f64(), "{took} s for {answers} barriers");
+        }
+        self.check("barriers of idle types are answered").await;
     }
 
     /// A replica that is killed leaves its shard to the other one, and so does one that is paused; that one
@@ -352,7 +387,7 @@ struct Terms {
 }
 
 impl Terms {
-    fn watch(cache: wire::Server) -> Self {
+    fn watch(cache: Server) -> Self {
         let seen = Arc::<Mutex<([u64; 2], Vec<String>)>>::default();
         let into = Arc::clone(&seen);
         let watch = tokio::spawn(async move {

@@ -103,6 +103,13 @@ impl Process {
         }
     }
 
+    /// Where it says that it listens, since its last start.
+    pub(crate) fn address(&self) -> Option<String> {
+        let log = self.log();
+        let (_, said) = log.rsplit_once(LISTENING)?;
+        Some(said.split_once('\n')?.0.trim().to_owned())
+    }
+
     fn has_ended(&mut self) -> bool {
         self.child.as_mut().is_none_or(|child| child.try_wait().expect("it is ours").is_some())
     }

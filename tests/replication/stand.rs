@@ -55,6 +55,8 @@ impl Stand {
                     "--cache-url",
                     &format!("{}/services/cache", cache_server.base),
                     "--leader-election",
+                    "--listen",
+                    "127.0.0.1:0",
                     "--identity",
                     &identity,
                 ]

@@ -27,6 +27,16 @@ impl Server {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(StatusCode, Value), String> {
+        let (status, bytes) = self.raw(method, path, body).await?;
+        Ok((status, serde_json::from_slice(&bytes).unwrap_or(Value::Null)))
+    }
+
+    async fn raw(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, Bytes), String> {
         let failed = |error: &dyn std::fmt::Display| format!("{path}: {error}");
         let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let request = Request::builder()
@@ -39,7 +49,7 @@ impl Server {
             let response = self.client.request(request).await.map_err(|error| failed(&error))?;
             let status = response.status();
             let bytes = response.into_body().collect().await.map_err(|error| failed(&error))?.to_bytes();
-            Ok((status, serde_json::from_slice(&bytes).unwrap_or(Value::Null)))
+            Ok((status, bytes))
         };
         tokio::time::timeout(crate::PATIENCE, whole).await.map_err(|_| failed(&"no answer"))?
     }
@@ -48,5 +58,13 @@ impl Server {
     pub(crate) async fn get(&self, path: &str) -> Result<Value, String> {
         let (status, value) = self.call(Method::GET, path, None).await?;
         if status.is_success() { Ok(value) } else { Err(format!("{path}: {status} {value}")) }
+    }
+
+    /// What `/metrics` says of one series; 0 if nothing.
+    pub(crate) async fn metric(&self, series: &str) -> Result<f64, String> {
+        let (_, text) = self.raw(Method::GET, "/metrics", None).await?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        Ok(value.map_or(0.0, |value| value.parse().expect("a number")))
     }
 }
