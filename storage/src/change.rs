@@ -138,7 +138,7 @@ impl std::fmt::Debug for Event {
 }
 
 /// Events that became durable together, and the state after them. Also sent without events: when only
-/// history floors moved, or only what is known of pushers changed.
+/// history floors moved, or only what is known of pushers or the roster changed.
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// The state after the events; `state.head()` is the commit's boundary.
@@ -147,4 +147,6 @@ pub struct Commit {
     pub events: Arc<[Arc<Event>]>,
     /// Cells that changed beside their objects, in order.
     pub cells: Arc<[CellName]>,
+    /// Shards of which the tenure or the place in the roster changed, in order.
+    pub shards: Arc<[Box<str>]>,
 }

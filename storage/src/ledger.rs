@@ -4,6 +4,7 @@
 //! the staged state; if durability fails it drops the staged state and nothing has happened.
 
 mod push;
+mod roster;
 mod sessions;
 mod sync;
 
@@ -30,25 +31,36 @@ pub(crate) struct Staged {
     pub(crate) touched: Touched,
 }
 
-/// Cells and tenures that a state has other than the file does.
+/// What of pushing and of the roster a state has other than the file does.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Touched {
     pub(crate) cells: BTreeSet<CellName>,
     /// Shards whose tenure it is.
     pub(crate) tenures: BTreeSet<Box<str>>,
+    /// Shards whose place in the roster it is; one without a place has lost it.
+    pub(crate) members: BTreeSet<Box<str>>,
+    /// Whether it is that the roster was seeded.
+    pub(crate) seeded: bool,
     /// Whether somebody is told that it is durable.
     pub(crate) must_be_durable: bool,
 }
 
 impl Touched {
     pub(crate) fn is_empty(&self) -> bool {
-        self.cells.is_empty() && self.tenures.is_empty()
+        self.cells.is_empty() && self.tenures.is_empty() && self.members.is_empty() && !self.seeded
     }
 
     pub(crate) fn merge(&mut self, other: Self) {
         self.cells.extend(other.cells);
         self.tenures.extend(other.tenures);
+        self.members.extend(other.members);
+        self.seeded |= other.seeded;
         self.must_be_durable |= other.must_be_durable;
+    }
+
+    /// Shards of whom more has changed than their cells, in order.
+    pub(crate) fn shards(&self) -> Vec<Box<str>> {
+        self.tenures.union(&self.members).cloned().collect()
     }
 }
 

@@ -35,6 +35,7 @@ mod redb;
 mod resource_version;
 #[cfg(feature = "redb")]
 mod retention;
+mod roster;
 mod state;
 mod store;
 
@@ -56,5 +57,6 @@ pub use redb::{BackendFactory, Progress, ProgressFn, QuickRepair, RedbOptions, R
 pub use resource_version::{
     DIGITS, PLACEHOLDER, ParseError, REVISION_MAX, ResourceVersion, Revision, TAG_BITS, TAG_MAX, Tag,
 };
+pub use roster::{Awaited, Member, Role, RosterChange};
 pub use state::{Objects, Sizes, State};
 pub use store::{BackupReport, Health, LogPage, ReadLimit, Receipt, Store, Subscription};

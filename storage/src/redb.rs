@@ -20,6 +20,7 @@ mod open;
 mod options;
 mod push_rows;
 mod read;
+mod roster_rows;
 mod tables;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

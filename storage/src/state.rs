@@ -14,6 +14,7 @@ use crate::key::TypeName;
 use crate::object::{Object, RecordError};
 use crate::push::{Cell, CellName, Tenure};
 use crate::resource_version::{ResourceVersion, Revision};
+use crate::roster::Member;
 
 /// Every live object of a store at one revision, and how far pushers have brought it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -22,6 +23,10 @@ pub struct State {
     types: OrdMap<TypeName, Objects>,
     cells: OrdMap<CellName, Arc<Cell>>,
     tenures: OrdMap<Box<str>, Arc<Tenure>>,
+    roster: OrdMap<Box<str>, Arc<Member>>,
+    /// The members that keep some view from being shown.
+    gating: OrdMap<Box<str>, Arc<Member>>,
+    seeded: bool,
 }
 
 /// The live objects of one type, in key order, and how far back the type's history reaches.
@@ -63,7 +68,15 @@ impl Sizes {
 impl State {
     /// No objects, at `head`.
     pub fn empty(head: ResourceVersion) -> Self {
-        Self { head, types: OrdMap::new(), cells: OrdMap::new(), tenures: OrdMap::new() }
+        Self {
+            head,
+            types: OrdMap::new(),
+            cells: OrdMap::new(),
+            tenures: OrdMap::new(),
+            roster: OrdMap::new(),
+            gating: OrdMap::new(),
+            seeded: false,
+        }
     }
 
     /// The last revision the state contains.
@@ -136,6 +149,28 @@ impl State {
         self.tenures.iter().map(|(shard, tenure)| (&**shard, &**tenure))
     }
 
+    /// A shard's place in the roster; `None` if it has none: nobody has named it, and it never pushed.
+    pub fn member(&self, shard: &str) -> Option<&Member> {
+        self.roster.get(shard).map(|member| &**member)
+    }
+
+    /// Every member of the roster, by name.
+    pub fn roster(&self) -> impl Iterator<Item = (&str, &Member)> {
+        self.roster.iter().map(|(shard, member)| (&**shard, &**member))
+    }
+
+    /// Whether somebody outside the store has said in this lineage which shards ought to exist.
+    pub fn is_seeded(&self) -> bool {
+        self.seeded
+    }
+
+    /// Expected shards that keep a view of the type over all shards from being shown, by name; none: it may
+    /// be shown. O(1) if nothing of any type is awaited.
+    pub fn awaited(&self, type_name: &TypeName) -> impl Iterator<Item = &str> {
+        let gating = self.gating.iter().map(|(shard, member)| (&**shard, member));
+        gating.filter(|(_, member)| member.awaits.includes(type_name)).map(|(shard, _)| shard)
+    }
+
     pub(crate) fn set_cell(&mut self, name: &CellName, cell: Cell) {
         self.cells.insert(name.clone(), Arc::new(cell));
     }
@@ -148,6 +183,33 @@ impl State {
     pub(crate) fn load_push(&mut self, cells: Vec<(CellName, Cell)>, tenures: Vec<(Box<str>, Tenure)>) {
         self.cells = cells.into_iter().map(|(name, cell)| (name, Arc::new(cell))).collect();
         self.tenures = tenures.into_iter().map(|(shard, tenure)| (shard, Arc::new(tenure))).collect();
+    }
+
+    pub(crate) fn set_member(&mut self, shard: &str, member: Member) {
+        let (shard, member) = (Box::<str>::from(shard), Arc::new(member));
+        if member.gates() {
+            self.gating.insert(shard.clone(), Arc::clone(&member));
+        } else {
+            self.gating.remove(&shard);
+        }
+        self.roster.insert(shard, member);
+    }
+
+    pub(crate) fn remove_member(&mut self, shard: &str) {
+        self.gating.remove(shard);
+        self.roster.remove(shard);
+    }
+
+    pub(crate) fn set_seeded(&mut self) {
+        self.seeded = true;
+    }
+
+    /// Puts what a file says of the roster in place of everything known.
+    pub(crate) fn load_roster(&mut self, members: Vec<(Box<str>, Member)>, seeded: bool) {
+        (self.roster, self.gating, self.seeded) = (OrdMap::new(), OrdMap::new(), seeded);
+        for (shard, member) in members {
+            self.set_member(&shard, member);
+        }
     }
 
     pub(crate) fn set_head(&mut self, head: ResourceVersion) {

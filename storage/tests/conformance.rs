@@ -21,6 +21,8 @@ mod push;
 mod restart;
 #[path = "conformance/retention.rs"]
 mod retention;
+#[path = "conformance/roster.rs"]
+mod roster;
 
 use std::ops::Deref;
 use std::path::PathBuf;

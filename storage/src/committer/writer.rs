@@ -17,7 +17,7 @@ use crate::failpoint;
 use crate::key::TypeName;
 use crate::ledger::{Sessions, Stage, Staged, Touched};
 use crate::metrics::Metrics;
-use crate::push::{CellName, Pushed};
+use crate::push::Pushed;
 use crate::resource_version::{Revision, Tag};
 use crate::state::State;
 use crate::store::{Health, Receipt};
@@ -38,7 +38,7 @@ pub(crate) trait Log: Send + 'static {
     /// The id that records of a type carry; a new one becomes durable with the next [`Log::append`].
     fn type_id(&mut self, type_name: &TypeName) -> u32;
 
-    /// Makes the events durable, and the cells and tenures that are `touched`, as `state` has them; all or
+    /// Makes the events durable, and what is `touched` of pushing and the roster, as `state` has it; all or
     /// nothing. May raise floors of `state` in the same step.
     fn append(&mut self, events: &[Arc<Event>], touched: &Touched, state: &mut State) -> Result<(), Failure>;
 
@@ -52,7 +52,7 @@ pub(crate) trait Log: Send + 'static {
     fn pause(&mut self) -> Option<Duration>;
 
     /// Tries to make writing possible again after [`Failure::DiskFull`]. Returns the events above the
-    /// head of `state` that turn out to be durable after all; cells and tenures become those of the file.
+    /// head of `state` that turn out to be durable after all; cells, tenures and the roster become those of the file.
     fn recover(&mut self, state: &mut State) -> Result<Vec<Arc<Event>>, Failure>;
 
     /// Closes the log; nothing is called afterwards.
@@ -130,7 +130,7 @@ impl<L: Log> Writer<L> {
         }
         let mut state = self.state.clone();
         match self.log.maintain(&mut state) {
-            Ok(true) => self.publish(state, Vec::new(), []),
+            Ok(true) => self.publish(state, Vec::new(), &Touched::default()),
             Ok(false) => {}
             Err(failure) => self.fail(failure),
         }
@@ -167,7 +167,7 @@ impl<L: Log> Writer<L> {
         self.metrics.batch(answers.iter().map(Answer::len).sum());
         let Staged { mut state, events, touched } = stage.finish();
         if !events.is_empty() || touched.must_be_durable {
-            let cells = touched.cells.clone();
+            let told = touched.clone();
             let mut rows = self.unwritten.clone();
             rows.merge(touched);
             if let Err(failure) = self.log.append(&events, &rows, &mut state) {
@@ -177,13 +177,13 @@ impl<L: Log> Writer<L> {
             self.written();
             failpoint::hit("after-sync");
             self.metrics.committed(began.elapsed());
-            self.publish(state, events, cells);
+            self.publish(state, events, &told);
             failpoint::hit("after-publish");
         } else if !touched.is_empty() {
-            let cells = touched.cells.clone();
+            let told = touched.clone();
             self.unwritten.merge(touched);
             self.unwritten_since.get_or_insert(began);
-            self.publish(state, events, cells);
+            self.publish(state, events, &told);
         }
         for answer in answers {
             answer.give(&self.state);
@@ -209,7 +209,7 @@ impl<L: Log> Writer<L> {
         self.log.append(&[], &self.unwritten, &mut state)?;
         self.written();
         // Floors may have been raised along the way.
-        self.publish(state, Vec::new(), []);
+        self.publish(state, Vec::new(), &Touched::default());
         Ok(())
     }
 
@@ -222,7 +222,7 @@ impl<L: Log> Writer<L> {
         }
         let floor = state.floor(type_name);
         if floor != self.state.floor(type_name) {
-            self.publish(state, Vec::new(), []);
+            self.publish(state, Vec::new(), &Touched::default());
         }
         Ok(floor)
     }
@@ -235,11 +235,11 @@ impl<L: Log> Writer<L> {
         if self.health == Health::Writable { Ok(()) } else { Err(self.health.clone()) }
     }
 
-    fn publish(&mut self, state: State, events: Vec<Arc<Event>>, cells: impl IntoIterator<Item = CellName>) {
+    fn publish(&mut self, state: State, events: Vec<Arc<Event>>, told: &Touched) {
         self.state = state.clone();
         self.metrics.head(state.head());
-        let cells = cells.into_iter().collect();
-        self.publisher.publish(&Commit { state, events: events.into(), cells });
+        let (cells, shards) = (told.cells.iter().cloned().collect(), told.shards().into());
+        self.publisher.publish(&Commit { state, events: events.into(), cells, shards });
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -270,9 +270,9 @@ impl<L: Log> Writer<L> {
                 self.written();
                 // Had the transaction that failed reached the disk, it happened (C4): its callers were
                 // told that this may be so, and everybody else learns of it here.
-                if !adopted.is_empty() || state.tenures().next().is_some() {
-                    let cells: Vec<_> = state.cells().map(|(name, _)| name.clone()).collect();
-                    self.publish(state, adopted, cells);
+                let told = everything_in(&self.state, &state);
+                if !adopted.is_empty() || !told.is_empty() {
+                    self.publish(state, adopted, &told);
                 }
             }
             Err(failure) => self.fail(failure),
@@ -285,6 +285,17 @@ impl<L: Log> Writer<L> {
         self.publisher.set_health(health.clone());
         self.health = health;
     }
+}
+
+/// All cells, tenures and members of one state or the other.
+fn everything_in(before: &State, after: &State) -> Touched {
+    let mut all = Touched { seeded: before.is_seeded() != after.is_seeded(), ..Touched::default() };
+    for state in [before, after] {
+        all.cells.extend(state.cells().map(|(name, _)| name.clone()));
+        all.tenures.extend(state.tenures().map(|(shard, _)| shard.into()));
+        all.members.extend(state.roster().map(|(shard, _)| shard.into()));
+    }
+    all
 }
 
 impl Failure {

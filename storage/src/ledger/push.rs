@@ -27,7 +27,7 @@ pub(super) enum Step {
 }
 
 impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
-    /// Applies a request of a pusher's handler. [`Pushed::version`] is the one of the last event so far.
+    /// Applies a request of a pusher's handler, or a change of the roster. [`Pushed::version`] is the one of the last event so far.
     pub(crate) fn push(&mut self, push: Push) -> Pushed {
         match push {
             Push::Attach(attach) => self.attach(attach),
@@ -39,6 +39,7 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
                 self.pushed(cell.shard(), Some(&cell), Verdict::Done)
             }
             Push::Release { shard, type_name } => self.release(&shard, type_name.as_ref()),
+            Push::Roster(change) => self.roster(change),
         }
     }
 
@@ -51,6 +52,7 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
                 tenure.election = attach.election;
                 self.set_tenure(&attach.shard, tenure);
             }
+            self.join(&attach.shard);
             return self.pushed(&attach.shard, None, Verdict::Done);
         }
         if is_behind(attach.election.as_ref(), tenure.election.as_ref()) {
@@ -63,6 +65,7 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
         let catalog = tenure.catalog.take();
         self.set_tenure(&shard, Tenure { term: tenure.term + 1, holder, instance, election, catalog });
         self.sessions.end_shard(&shard);
+        self.join(&shard);
         self.pushed(&shard, None, Verdict::Done)
     }
 
@@ -77,6 +80,7 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
             tenure.catalog = Some(types.into());
             self.set_tenure(shard, tenure);
         }
+        self.catalogued(shard);
         self.pushed(shard, None, Verdict::Done)
     }
 
@@ -281,7 +285,7 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
         self.staged.touched.cells.insert(name.clone());
     }
 
-    fn pushed(&self, shard: &str, cell: Option<&CellName>, verdict: Verdict) -> Pushed {
+    pub(super) fn pushed(&self, shard: &str, cell: Option<&CellName>, verdict: Verdict) -> Pushed {
         let state = &self.staged.state;
         Pushed {
             verdict,

@@ -76,6 +76,7 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
         work.cell.synced_ms = work.now_ms;
         work.session.phase = Phase::Following;
         self.must_be_durable();
+        self.synced(name);
         Step::Go
     }
 }

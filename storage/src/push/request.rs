@@ -3,6 +3,7 @@
 use crate::key::{Key, TypeName};
 use crate::object::Draft;
 use crate::resource_version::ResourceVersion;
+use crate::roster::RosterChange;
 
 use super::{Cell, CellName, Digest, Election, PushedType, Tenure};
 
@@ -38,6 +39,8 @@ pub enum Push {
         /// The type, or all of them.
         type_name: Option<TypeName>,
     },
+    /// A change of the roster of shards.
+    Roster(RosterChange),
 }
 
 /// A claim to write for a shard.
@@ -171,7 +174,8 @@ pub enum Verdict {
     Fenced,
     /// A later session of the cell began; this one is void.
     Superseded,
-    /// A frame breaks the rules; the session has ended, frames before it were applied.
+    /// A frame breaks the rules; the session has ended, frames before it were applied. Or a change of the
+    /// roster that may not be made: nothing was changed.
     Broken(Box<str>),
 }
 

@@ -22,7 +22,9 @@ use crate::resource_version::Revision;
 use crate::store::BackupReport;
 
 use super::handle::Handle;
-use super::tables::{self, CELLS, FLOORS, INCS, META, REVS, TENURES, TIMES, TYPES, decode_incarnation};
+use super::tables::{
+    self, CELLS, FLOORS, INCS, META, REVS, ROSTER, TENURES, TIMES, TYPES, decode_incarnation,
+};
 
 /// Bytes of records copied in one transaction.
 const BATCH_BYTES: usize = 8 << 20;
@@ -164,6 +166,7 @@ fn copy_small(txn: &ReadTransaction, copy: &Database) -> Result<(), redb::Error>
     copy_table(txn, &write, TIMES)?;
     copy_table(txn, &write, CELLS)?;
     copy_table(txn, &write, TENURES)?;
+    copy_table(txn, &write, ROSTER)?;
     Ok(write.commit()?)
 }
 

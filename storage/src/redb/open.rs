@@ -215,7 +215,8 @@ fn begin_incarnation(
         );
     }
     let txn = handle.begin_write()?;
-    // From here on an older program must not write the file: it would not know what is push-managed.
+    // From here on an older program must not write the file: it would neither know what is push-managed nor
+    // keep the roster.
     meta.write(&txn)?;
     tables::create(&txn)?;
     let mut time = None;

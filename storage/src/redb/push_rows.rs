@@ -1,4 +1,5 @@
-//! Rows of [`tables::CELLS`] and [`tables::TENURES`]: what is durable of pushing beside the objects.
+//! Rows of [`tables::CELLS`] and [`tables::TENURES`]: what is durable of pushing beside the objects. The
+//! roster's go with them.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::ledger::Touched;
 use crate::push::{Cell, CellName, Digest, Election, PushedType, Tenure};
 use crate::state::State;
 
+use super::roster_rows;
 use super::tables::{self, CELLS, TENURES, put_text, take_text, take_u64};
 
 /// Bits of a cell's flags.
@@ -35,10 +37,10 @@ pub(super) fn write(txn: &WriteTransaction, touched: &Touched, state: &State) ->
             table.insert(&**shard, encode_tenure(tenure).as_slice())?;
         }
     }
-    Ok(())
+    roster_rows::write(txn, touched, state)
 }
 
-/// Reads all rows into a state.
+/// Reads all rows into a state, those of the roster too.
 pub(super) fn read(txn: &ReadTransaction, state: &mut State) -> Result<(), StorageError> {
     let cells = tables::rows(txn, CELLS, |key, row| {
         let (shard, type_name) = key.split_once(SEPARATOR).ok_or_else(unreadable)?;
@@ -49,7 +51,7 @@ pub(super) fn read(txn: &ReadTransaction, state: &mut State) -> Result<(), Stora
         Ok((Box::from(shard), decode_tenure(row)?.ok_or_else(unreadable)?))
     })?;
     state.load_push(cells, tenures);
-    Ok(())
+    roster_rows::read(txn, state)
 }
 
 fn unreadable() -> StorageError {
@@ -108,12 +110,27 @@ fn encode_tenure(tenure: &Tenure) -> Vec<u8> {
         row.extend_from_slice(&election.term.to_le_bytes());
     }
     if let Some(catalog) = &tenure.catalog {
-        row.extend_from_slice(&(catalog.len() as u64).to_le_bytes());
-        for type_name in &**catalog {
-            put_text(&mut row, &tables::encode_type(type_name));
-        }
+        put_types(&mut row, catalog);
     }
     row
+}
+
+/// Number of types, and each as a row of [`tables::TYPES`] has it.
+pub(super) fn put_types(row: &mut Vec<u8>, types: &[TypeName]) {
+    row.extend_from_slice(&(types.len() as u64).to_le_bytes());
+    for type_name in types {
+        put_text(row, &tables::encode_type(type_name));
+    }
+}
+
+pub(super) fn take_types(row: &mut &[u8]) -> Result<Option<Arc<[TypeName]>>, StorageError> {
+    let Some(len) = take_u64(row) else { return Ok(None) };
+    let mut types = Vec::new();
+    for _ in 0..len {
+        let Some(text) = take_text(row) else { return Ok(None) };
+        types.push(tables::decode_type(&text)?);
+    }
+    Ok(Some(types.into()))
 }
 
 fn decode_tenure(mut row: &[u8]) -> Result<Option<Tenure>, StorageError> {
@@ -129,13 +146,8 @@ fn decode_tenure(mut row: &[u8]) -> Result<Option<Tenure>, StorageError> {
     }();
     let Some((flags, mut tenure)) = fixed else { return Ok(None) };
     if flags & CATALOGUED != 0 {
-        let Some(len) = take_u64(row) else { return Ok(None) };
-        let mut catalog: Vec<TypeName> = Vec::new();
-        for _ in 0..len {
-            let Some(text) = take_text(row) else { return Ok(None) };
-            catalog.push(tables::decode_type(&text)?);
-        }
-        tenure.catalog = Some(Arc::from(catalog));
+        let Some(catalog) = take_types(row)? else { return Ok(None) };
+        tenure.catalog = Some(catalog);
     }
     Ok(Some(tenure))
 }

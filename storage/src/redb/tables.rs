@@ -13,7 +13,7 @@ use crate::lineage::Incarnation;
 use crate::resource_version::{Revision, Tag};
 
 /// The newest format this program reads and the one it writes.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 /// Revision → record; appended to, never overwritten.
 pub(crate) const REVS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revs");
@@ -32,10 +32,13 @@ pub(crate) const TIMES: TableDefinition<'_, u64, u64> = TableDefinition::new("ti
 pub(crate) const CELLS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("cells");
 /// Shard → who writes for it.
 pub(crate) const TENURES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("tenures");
+/// Shard → its place in the roster.
+pub(crate) const ROSTER: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("roster");
 
 const META_FORMAT: &str = "format";
 const META_STORE: &str = "store";
 const META_PROBE: &str = "probe";
+const META_SEEDED: &str = "seeded";
 
 /// What `meta` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +81,18 @@ pub(crate) fn write_probe(txn: &WriteTransaction, value: u64) -> Result<(), redb
     Ok(())
 }
 
+/// Notes that the roster was seeded.
+pub(crate) fn write_seeded(txn: &WriteTransaction) -> Result<(), redb::Error> {
+    txn.open_table(META)?.insert(META_SEEDED, [1].as_slice())?;
+    Ok(())
+}
+
+/// Whether the roster was seeded.
+pub(crate) fn is_seeded(txn: &ReadTransaction) -> Result<bool, StorageError> {
+    let Some(table) = optional(txn, META)? else { return Ok(false) };
+    Ok(table.get(META_SEEDED).map_err(damaged)?.is_some())
+}
+
 /// A table, or `None` if nothing was ever written to it.
 pub(crate) fn optional<K: redb::Key, V: redb::Value>(
     txn: &ReadTransaction,
@@ -115,6 +130,7 @@ pub(crate) fn create(txn: &WriteTransaction) -> Result<(), redb::Error> {
     txn.open_table(TIMES)?;
     txn.open_table(CELLS)?;
     txn.open_table(TENURES)?;
+    txn.open_table(ROSTER)?;
     Ok(())
 }
 

@@ -121,7 +121,7 @@ async fn a_newer_format_is_refused_with_both_numbers() {
     txn.commit().expect("committed");
     drop(database);
     let error = RedbStore::open(rig.options(opening_now())).expect_err("it is newer");
-    assert!(matches!(error, StorageError::NewerFormat { found: 99, supported: 2 }), "{error}");
+    assert!(matches!(error, StorageError::NewerFormat { found: 99, supported: 3 }), "{error}");
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ on_every_engine!(
 );
 
 /// What a process that is lost now leaves behind.
-fn lost(rig: &Rig, name: &str) -> Rig {
+pub(crate) fn lost(rig: &Rig, name: &str) -> Rig {
     let other = Rig::new(Engine::Redb);
     std::fs::create_dir_all(other.path()).expect("a directory");
     std::fs::copy(rig.file(), other.file()).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -167,20 +167,33 @@ async fn d32_a_backup_has_terms_and_cells() {
 }
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+/// The format of today.
+pub(crate) const FORMAT: u32 = 3;
 const CELLS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("cells");
 const TENURES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("tenures");
+pub(crate) const ROSTER: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("roster");
 
 /// Makes of a file what the version before pushing wrote.
 fn make_format_1(file: &Path) {
+    make_older(file, 1, &[CELLS, TENURES, ROSTER]);
+}
+
+/// Makes of a file one of an older format, which did not have these tables.
+pub(crate) fn make_older(file: &Path, format: u32, without: &[TableDefinition<'_, &str, &[u8]>]) {
     let database = Database::open(file).expect("a database");
     let txn = database.begin_write().expect("a transaction");
-    txn.open_table(META).expect("meta").insert("format", 1_u32.to_le_bytes().as_slice()).expect("inserted");
-    assert!(txn.delete_table(CELLS).expect("deleted"));
-    assert!(txn.delete_table(TENURES).expect("deleted"));
+    {
+        let mut meta = txn.open_table(META).expect("meta");
+        meta.insert("format", format.to_le_bytes().as_slice()).expect("inserted");
+        meta.remove("seeded").expect("removed");
+    }
+    for table in without {
+        assert!(txn.delete_table(*table).expect("deleted"));
+    }
     txn.commit().expect("committed");
 }
 
-fn format_of(file: &Path) -> u32 {
+pub(crate) fn format_of(file: &Path) -> u32 {
     let database = Database::open(file).expect("a database");
     let txn = database.begin_read().expect("a transaction");
     let meta = txn.open_table(META).expect("meta");
@@ -189,7 +202,7 @@ fn format_of(file: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn a_file_of_format_1_keeps_everything_and_becomes_format_2() {
+async fn a_file_of_format_1_keeps_everything_and_becomes_one_of_today() {
     let rig = Rig::new(Engine::Redb);
     let store = rig.open();
     for name in ["a", "b", "c"] {
@@ -210,11 +223,11 @@ async fn a_file_of_format_1_keeps_everything_and_becomes_format_2() {
     let known_before = known(&store.subscribe().state);
     store.backup(rig.beside("after")).await.expect("backs up");
     store.close().await.expect("closes");
-    assert_eq!(format_of(&rig.file()), 2);
+    assert_eq!(format_of(&rig.file()), FORMAT);
     let store = RedbStore::open(rig.options(opening_now())).expect("opens");
     assert_eq!(known(&store.subscribe().state), known_before);
     store.close().await.expect("closes");
     for copy in ["before", "after"] {
-        assert_eq!(format_of(&rig.beside(copy)), 2, "{copy}");
+        assert_eq!(format_of(&rig.beside(copy)), FORMAT, "{copy}");
     }
 }

@@ -91,6 +91,12 @@ impl Inspector {
             for (name, _) in changed {
                 assert!(commit.cells.contains(name), "{name:?} changed and nobody was told");
             }
+            let place = |state: &State| (state.member(SHARD).cloned(), state.tenure(SHARD).cloned());
+            let told = commit.shards.iter().any(|shard| &**shard == SHARD);
+            assert!(
+                told || place(&self.state) == place(&commit.state),
+                "{SHARD} changed and nobody was told"
+            );
             for (shard, tenure) in tenures(&self.state) {
                 let term = commit.state.tenure(&shard).map_or(0, |tenure| tenure.term);
                 assert!(term >= tenure.term, "the term of {shard} went from {} to {term}", tenure.term);
@@ -106,6 +112,7 @@ impl Inspector {
     pub(crate) fn survives(&self, after: &State, crashed: bool) {
         assert_eq!(objects(after), objects(&self.state), "objects did not survive");
         assert_eq!(tenures(after), tenures(&self.state), "tenures did not survive");
+        assert_eq!(after.member(SHARD), self.state.member(SHARD), "the roster did not survive");
         let (before, after) = (cells(&self.state), cells(after));
         if !crashed {
             return assert_eq!(after, before, "cells did not survive");
@@ -146,5 +153,6 @@ fn holds(state: &State, truth: &Truth<'_>) {
         }
         let holder = state.tenure(SHARD).expect("a cell is opened by a holder");
         assert!(holder.term > 0);
+        assert!(state.member(SHARD).is_some(), "whoever pushes is in the roster");
     }
 }

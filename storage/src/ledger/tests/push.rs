@@ -1,13 +1,14 @@
 //! The rules of D32 to D36, one row of their tables at a time.
 
 use super::super::*;
-use super::{cowboys, put, state, tag};
+use super::{cowboys, put, run, state, tag};
 use crate::change::Guard;
 use crate::key::Key;
 use crate::object::tests::draft_of;
 use crate::push::{
     Attach, Cell, Digest, Election, Frames, Op, Open, Push, Pushed, PushedType, Tally, Verdict, entry_digest,
 };
+use crate::roster::RosterChange;
 
 /// A store's writer and one pusher of one cell, stepped by hand.
 struct Bench {
@@ -263,6 +264,23 @@ fn d33_events_may_follow_the_end_of_a_list_whose_sweep_goes_on() {
     }
     assert_eq!((bench.content().as_str(), bench.cell().cut, bench.cell().position), ("late@12 ", true, 14));
     assert_eq!(bench.frames(vec![progress(15, &[("late", "ul", 12)])]).verdict, Verdict::Done);
+}
+
+#[test]
+fn d42_a_type_is_awaited_until_the_sweep_of_its_first_sync_is_over() {
+    let mut bench = Bench::new();
+    let names = ["m", "n", "o", "p", "q"];
+    bench.state = run(&bench.state, names.iter().map(|name| put(name, "", Guard::default())).collect()).state;
+    bench.push(Push::Roster(RosterChange::Expect { shard: "amber".into() }));
+    bench.attach("i1", None, None);
+    bench.push(Push::Catalog { shard: "amber".into(), term: 1, types: vec![cowboys()] });
+    bench.open(1, "src", 10);
+    let end = || Op::SyncEnd { sync: 1, version: 10, count: 0, digest: digest(&[]), allow_empty: true };
+    let waits = |bench: &Bench| bench.state.awaited(&cowboys()).count();
+    assert_eq!(bench.frames(vec![Op::SyncStart { sync: 1 }, end()]).verdict, Verdict::Sweeping);
+    assert_eq!(waits(&bench), 1, "what the source does not have is still there");
+    assert_eq!(bench.frames(vec![end()]).verdict, Verdict::Done);
+    assert_eq!(waits(&bench), 0);
 }
 
 #[test]
