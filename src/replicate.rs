@@ -12,6 +12,7 @@
 mod barrier;
 mod cell;
 mod compare;
+mod direct;
 mod election;
 mod feed;
 mod link;
@@ -36,6 +37,7 @@ use shardcache_proxy::push::client::Hello;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub use direct::RequestProgress;
 pub use link::{Network, Target};
 pub use object::Prune;
 pub(crate) use pipe::pipe;
@@ -79,6 +81,7 @@ pub struct Config {
 pub struct Replicator {
     config: Config,
     report: Arc<Report>,
+    progress: Option<Arc<dyn RequestProgress>>,
 }
 
 impl Replicator {
@@ -89,7 +92,14 @@ impl Replicator {
 
     /// The same, going on with a report.
     pub fn with_report(config: Config, report: Arc<Report>) -> Self {
-        Self { config, report }
+        Self { config, report, progress: None }
+    }
+
+    /// The same with a source that says on demand how far its watches are, so that freshness costs a round
+    /// trip and not a second.
+    #[must_use]
+    pub fn with_progress(self, progress: Arc<dyn RequestProgress>) -> Self {
+        Self { progress: Some(progress), ..self }
     }
 
     /// What it is doing.
@@ -207,6 +217,7 @@ impl Replicator {
             prune: config.prune,
             report: Arc::clone(&self.report),
             turns: Arc::clone(&turns),
+            progress: self.progress.clone(),
             mirror: Arc::default(),
         };
         Shard {

@@ -6,6 +6,7 @@
 //!               └───────────────────────────────────────────┘
 //! ```
 //!
+//! A source that can be asked for a bookmark ([`super::direct`]) is asked before any of it.
 //! Knows no source and no clock; `now` is an argument.
 
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub(super) struct Barrier {
     pub(super) head: Option<u64>,
     /// What has brought the position where it is.
     pub(super) provider: Provider,
+    /// Whether the source was asked for a bookmark.
+    pub(super) is_asked: bool,
 }
 
 /// What is to be done for a barrier.

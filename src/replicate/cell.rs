@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::compare::Reader;
+use super::direct::RequestProgress;
 use super::feed::Feed;
 use super::link::{Link, LinkError, Stream};
 use super::object::Prune;
@@ -59,6 +60,8 @@ pub(super) struct Cell {
     pub(super) report: Arc<Report>,
     /// Turns of the types to compare their metadata.
     pub(super) turns: Arc<Semaphore>,
+    /// The source, if it says on demand how far its watches are.
+    pub(super) progress: Option<Arc<dyn RequestProgress>>,
     /// What the last session left: the mirror and the version it is of.
     pub(super) mirror: Arc<Mutex<Option<(Mirror, u64)>>>,
 }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::barrier::{Barrier, ROLL_TIME, Way, Ways};
 use super::cell::{Cell, CellError, stopped};
+use super::direct;
 use super::feed::{Asked, Feed, Taken};
 use super::link::{LinkError, Stream};
 use super::object::Facts;
@@ -43,6 +44,8 @@ pub(super) struct Session<'c> {
     barrier: Option<Barrier>,
     /// The version that it asks for, while that is read.
     head: Option<BoxFuture<'static, u64>>,
+    /// A bookmark that was asked for, until it should have come.
+    direct: Option<BoxFuture<'static, ()>>,
     /// A watch that is being opened, to be followed in place of the feed.
     rolling: Option<Asked<WatchLines>>,
     /// The position it begins at.
@@ -64,6 +67,7 @@ impl<'c> Session<'c> {
             still: 0,
             barrier: None,
             head: None,
+            direct: None,
             rolling: None,
             rolled_from: 0,
             newest: None,
@@ -106,6 +110,7 @@ impl<'c> Session<'c> {
                 head = answer(&mut self.head) => self.asks_for(head)?,
                 // What a watch has goes before its successor.
                 taken = self.feed.take(), if is_ready => self.source(taken)?,
+                () = answer(&mut self.direct), if is_ready => self.unspoken(),
                 opened = answer(&mut self.rolling), if is_ready => self.rolled(opened),
                 newest = answer(&mut self.newest), if is_ready => self.compare(newest),
                 () = until(self.ways.patience()), if is_ready => {
@@ -125,7 +130,8 @@ impl<'c> Session<'c> {
                 let (since, provider) = (Instant::now(), Provider::Watch);
                 // What a list will replace says nothing of the source.
                 let floor = if self.pusher.lists() { 0 } else { self.pusher.position() };
-                self.barrier = Some(Barrier { id, since, floor, head: None, provider });
+                self.barrier = Some(Barrier { id, since, floor, head: None, provider, is_asked: false });
+                self.direct = None;
                 self.head = Some(newest(self.cell));
             }
             ServerFrame::Resync { reason } => {
@@ -170,13 +176,21 @@ impl<'c> Session<'c> {
         let Some(Barrier { id, since, head: Some(head), provider, .. }) = self.barrier else { return };
         if self.pusher.position() >= head && self.pusher.progress(Some((id, provider))) {
             self.cell.report.confirmed(provider, since.elapsed());
-            (self.barrier, self.rolling, self.newest) = (None, None, None);
+            (self.barrier, self.direct) = (None, None);
+            (self.rolling, self.newest) = (None, None);
             self.ways.answered(provider, Instant::now());
             return;
         }
         // A list that is under way, or a watch that begins, goes first.
         let follows = matches!(self.feed, Feed::Watch(_)) && !self.pusher.lists();
-        if !follows || self.rolling.is_some() || self.newest.is_some() {
+        if !follows || self.direct.is_some() || self.rolling.is_some() || self.newest.is_some() {
+            return;
+        }
+        if let Some(source) = &self.cell.progress
+            && let Some(barrier) = self.barrier.as_mut().filter(|barrier| !barrier.is_asked)
+        {
+            (barrier.is_asked, barrier.provider) = (true, Provider::Direct);
+            self.direct = Some(direct::ask(source, &self.cell.resource));
             return;
         }
         match self.ways.next(Instant::now()) {
@@ -194,6 +208,14 @@ impl<'c> Session<'c> {
             Some(Way::Compare(at)) => self.newest = Some(self.cell.reader().newest(at)),
             None => {}
         }
+    }
+
+    /// The source was asked for a bookmark, and none came.
+    fn unspoken(&mut self) {
+        if let Some(barrier) = &mut self.barrier {
+            barrier.provider = Provider::Watch;
+        }
+        self.confirm();
     }
 
     /// A rolling watch was opened. It takes the place of the one before if it begins where that one is now:

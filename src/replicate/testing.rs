@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream;
+use futures::future::BoxFuture;
+use futures::{FutureExt, stream};
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::cell::{Cell, CellError};
+use super::direct::RequestProgress;
 use super::link::{LinkError, Stream};
 use super::object::Prune;
 use super::report::Report;
@@ -58,6 +60,8 @@ pub(super) struct Shard {
     /// How far its watches are, if they lag.
     pub(super) shown: Option<u64>,
     pub(super) bookmarks: bool,
+    /// How often it was asked for bookmarks, if it can be.
+    pub(super) asked: Option<usize>,
     /// It takes requests, and answers none.
     pub(super) paused: bool,
     /// So many reads of its newest version fail.
@@ -123,6 +127,7 @@ impl Stub {
             forgotten: 0,
             shown: None,
             bookmarks: true,
+            asked: None,
             paused: false,
             failing: 0,
             lost: None,
@@ -222,8 +227,14 @@ impl Stub {
         });
         let deadline = Instant::now() + time;
         let bookmark = (deadline - BOOKMARK_BEFORE).min(Instant::now() + BOOKMARK_EVERY);
-        let watcher =
-            Watcher { shard: self.0.subscribe(), number, at: from, bookmark: Some(bookmark), deadline };
+        let watcher = Watcher {
+            shard: self.0.subscribe(),
+            number,
+            at: from,
+            bookmark: Some(bookmark),
+            asked: self.look(|shard| shard.asked),
+            deadline,
+        };
         let lines = stream::unfold(watcher, |mut watcher| async {
             let line = watcher.next().await?;
             Some((Ok(Frame::data(Bytes::from(format!("{line}\n")))), watcher))
@@ -237,7 +248,16 @@ struct Watcher {
     number: usize,
     at: u64,
     bookmark: Option<Instant>,
+    /// How often bookmarks had been asked for when it last sent one.
+    asked: Option<usize>,
     deadline: Instant,
+}
+
+impl RequestProgress for Stub {
+    fn request_progress<'a>(&'a self, _: &'a Resource) -> BoxFuture<'a, Result<(), String>> {
+        self.change(|shard| shard.asked = shard.asked.map(|times| times + 1));
+        std::future::ready(Ok(())).boxed()
+    }
 }
 
 impl Watcher {
@@ -256,6 +276,14 @@ impl Watcher {
                 self.at = version;
                 return Some(json!({"type": kind, "object": object(&name, &uid, version)}));
             }
+            let (asked, shown) = {
+                let shard = self.shard.borrow();
+                (shard.asked, shard.shown())
+            };
+            if bookmarks && self.asked != asked {
+                self.asked = asked;
+                return Some(bookmark_at(shown));
+            }
             let bookmark = self.bookmark.filter(|_| bookmarks);
             tokio::select! {
                 biased;
@@ -264,13 +292,15 @@ impl Watcher {
                     bookmark?;
                     let next = Instant::now() + BOOKMARK_EVERY;
                     self.bookmark = Some(next).filter(|next| *next < self.deadline - BOOKMARK_BEFORE);
-                    let shown = self.shard.borrow().shown();
-                    return Some(json!({"type": "BOOKMARK",
-                        "object": {"metadata": {"resourceVersion": shown.to_string()}}}));
+                    return Some(bookmark_at(shown));
                 }
             }
         }
     }
+}
+
+fn bookmark_at(version: u64) -> Value {
+    json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version.to_string()}}})
 }
 
 fn object(name: &str, uid: &str, version: u64) -> Value {
@@ -325,6 +355,7 @@ impl Cache {
             prune: Prune::default(),
             report: Arc::clone(&report),
             turns: Arc::new(tokio::sync::Semaphore::new(1)),
+            progress: stub.look(|shard| shard.asked).map(|_| Arc::new(stub.clone()) as _),
             mirror: Arc::default(),
         };
         let (output, from) = mpsc::channel(8);

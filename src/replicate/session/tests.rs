@@ -2,7 +2,7 @@
 //! has something to do: what a test measures is what the parts wait for.
 
 use proptest::prelude::*;
-use shardcache_proxy::push::client::Provider::{MetadataDiff, RollingWatch, Watch};
+use shardcache_proxy::push::client::Provider::{Direct, MetadataDiff, RollingWatch, Watch};
 
 use super::*;
 use crate::replicate::testing::{Cache, Shard, Stub, Told};
@@ -12,7 +12,10 @@ const S: Duration = Duration::from_secs(1);
 
 /// A source with a few objects, and a cache that has them.
 async fn following() -> (Stub, Cache) {
-    let stub = Stub::new();
+    followed(Stub::new()).await
+}
+
+async fn followed(stub: Stub) -> (Stub, Cache) {
     stub.change(|shard| ["a", "b", "c"].iter().for_each(|name| shard.put(name)));
     let mut cache = Cache::synced(&stub).await;
     stub.until(|shard| shard.watches == 1).await;
@@ -43,6 +46,25 @@ async fn d38_an_idle_type_is_answered_by_a_rolling_watch() {
     assert_eq!(stub.look(|shard| shard.watches), watches);
     assert_eq!(cache.report.barriers()[&RollingWatch], 5);
     assert_eq!(stub.look(|shard| (shard.comparisons, shard.lists)), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d38_a_source_that_says_how_far_it_is_answers_at_once() {
+    let stub = Stub::new();
+    stub.change(|shard| shard.asked = Some(0));
+    let (stub, mut cache) = followed(stub).await;
+    for round in 1..=5 {
+        stub.change(Shard::elsewhere);
+        assert_eq!(cache.confirmed().await, (103 + round, Direct, Duration::ZERO));
+    }
+    assert_eq!(cache.confirmed().await, (108, Watch, Duration::ZERO), "what is here needs no question");
+    assert_eq!(stub.look(|shard| (shard.asked, shard.watches)), (Some(5), 1));
+    // Its word is nothing without the bookmark.
+    stub.change(|shard| {
+        shard.bookmarks = false;
+        shard.elsewhere();
+    });
+    assert_eq!(cache.confirmed().await.1, MetadataDiff);
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,8 +304,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Whatever happens while watches roll, nothing comes twice or in disorder, what the cache has at a version
 /// is what the source had ([`Cache`] sees to both), each answer is of a version that the source had when its
 /// barrier came, or later, and nothing is listed again.
-async fn nothing_is_lost(steps: Vec<Step>) {
-    let (stub, mut cache) = following().await;
+async fn nothing_is_lost(asked: Option<usize>, steps: Vec<Step>) {
+    let stub = Stub::new();
+    stub.change(|shard| shard.asked = asked);
+    let (stub, mut cache) = followed(stub).await;
     let (mut heads, mut held_back) = (vec![0], Duration::ZERO);
     let check = |told: Vec<Told>, heads: &[u64]| {
         for told in told {
@@ -337,8 +361,11 @@ async fn nothing_is_lost(steps: Vec<Step>) {
 
 proptest! {
     #[test]
-    fn d38_nothing_is_lost_or_repeated_while_watches_roll(steps in steps()) {
+    fn d38_nothing_is_lost_or_repeated_while_watches_roll(
+        asked in prop::option::weighted(0.2, Just(0)),
+        steps in steps(),
+    ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.expect("a runtime").block_on(nothing_is_lost(steps));
+        runtime.expect("a runtime").block_on(nothing_is_lost(asked, steps));
     }
 }
