@@ -51,6 +51,62 @@ pub enum CtlCommand {
     Push(Box<PushArgs>),
     /// Give what a pusher has written back to ordinary writers: one type of a shard, or all of them.
     Release(ReleaseArgs),
+    /// The roster of shards: which ought to exist, and what views over all of them wait for.
+    Shards(ShardsArgs),
+}
+
+/// Arguments of `ctl shards`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ShardsArgs {
+    /// Without a word: how the roster is written.
+    #[command(flatten)]
+    pub list: ShardsListArgs,
+    /// What to say of a shard.
+    #[command(subcommand)]
+    pub word: Option<ShardsWord>,
+}
+
+/// Arguments of `ctl shards` without a word.
+#[derive(Debug, Args)]
+pub struct ShardsListArgs {
+    /// Data directory of the running server.
+    #[arg(long, value_name = "DIR", env = "SHARDCACHE_DATA_DIR", default_value = crate::config::DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// How it is written.
+    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    pub output: OutputForm,
+}
+
+/// What an operator says of a shard.
+#[derive(Debug, Subcommand)]
+pub enum ShardsWord {
+    /// It ought to exist: views over all shards wait for it from now on, those that were shown before too.
+    Expect(ShardArgs),
+    /// Views over all shards may be shown without what is still awaited of it.
+    Excuse(ShardArgs),
+    /// It never ought to have been there; only for a shard that nobody ever pushed.
+    Forget(ShardArgs),
+}
+
+/// One shard of a running server.
+#[derive(Debug, Args)]
+pub struct ShardArgs {
+    /// The shard.
+    #[arg(value_name = "NAME")]
+    pub shard: String,
+    /// Data directory of the running server.
+    #[arg(long, value_name = "DIR", env = "SHARDCACHE_DATA_DIR", default_value = crate::config::DATA_DIR)]
+    pub data_dir: PathBuf,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputForm {
+    /// Columns.
+    Table,
+    /// The server's JSON.
+    Json,
 }
 
 /// Arguments of `ctl release`.
@@ -170,6 +226,10 @@ pub struct Settings {
     /// Accept the bearer tokens of this file: lines of token,user,uid,"group1,group2".
     #[arg(long, value_name = "FILE", env = "SHARDCACHE_TOKEN_AUTH_FILE")]
     pub token_auth_file: Option<PathBuf>,
+    /// File with the names of the shards that ought to exist, one a line: a store that has seen nothing shows
+    /// no view over all shards before it has what they push.
+    #[arg(long, value_name = "FILE", env = "SHARDCACHE_ROSTER")]
+    pub roster: Option<PathBuf>,
     /// How long SIGTERM waits for requests and watches to end. [default: 30s]
     #[arg(long, value_name = "TIME", env = "SHARDCACHE_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<Time>,

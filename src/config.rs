@@ -18,6 +18,7 @@ use crate::cli::{LogFormat, QuickRepair, ServeArgs, Settings, StorageKind};
 use crate::failure::Failure;
 use crate::units::{Size, Time};
 
+mod roster;
 pub(crate) mod tls;
 mod tokens;
 
@@ -49,6 +50,8 @@ pub struct Config {
     pub authentication: bool,
     /// Bearer tokens and whom they stand for.
     pub tokens: Vec<(String, Identity)>,
+    /// The shards that ought to exist, if somebody has said so.
+    pub roster: Option<Vec<Box<str>>>,
     /// How long shutdown waits for requests and watches.
     pub shutdown_grace: Duration,
     /// Types served everywhere besides the built-in ones.
@@ -160,6 +163,7 @@ pub fn defaults() -> Settings {
         tls_private_key_file: None,
         client_ca_file: None,
         token_auth_file: None,
+        roster: None,
         shutdown_grace: Some(Time(Duration::from_secs(30))),
         request_timeout: Some(Time(api.request_timeout)),
         max_body_bytes: Some(Size(api.body_bytes_max as u64)),
@@ -197,6 +201,7 @@ impl Settings {
             tls_private_key_file,
             client_ca_file,
             token_auth_file,
+            roster,
             shutdown_grace,
             request_timeout,
             max_body_bytes,
@@ -225,6 +230,7 @@ fn validate(settings: &Settings) -> Result<Config, Failure> {
         Some(path) => tokens::load(path)?,
         None => vec![],
     };
+    let roster = settings.roster.as_deref().map(roster::load).transpose()?;
     let listen = set(settings.listen.as_ref());
     check_exposure(listen, tls.as_ref(), settings)?;
     let data_dir = set(settings.data_dir.as_ref());
@@ -267,6 +273,7 @@ fn validate(settings: &Settings) -> Result<Config, Failure> {
         tls,
         authentication: settings.client_ca_file.is_some() || settings.token_auth_file.is_some(),
         tokens,
+        roster,
         shutdown_grace: set(settings.shutdown_grace.as_ref()).0,
         types: types::config::build(set(settings.types.as_ref()))
             .map_err(|error| Failure::usage(format!("--config: {error}")))?,

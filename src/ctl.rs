@@ -1,11 +1,13 @@
 //! Administration of a running server over its admin socket, and tools to look at one.
 
+mod shards;
+
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
 use bytes::{Buf, Bytes};
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -15,6 +17,8 @@ use crate::app::socket_path;
 use crate::cli::{BackupArgs, PushArgs, ReleaseArgs};
 use crate::failure::Failure;
 use crate::replicate;
+
+pub use shards::shards;
 
 /// Where the server gives a copy of its store.
 const BACKUP_PATH: &str = "/services/cache/admin/backup";
@@ -27,7 +31,7 @@ pub fn backup(arguments: &BackupArgs) -> Result<(), Failure> {
     let output = &arguments.output;
     let mut file = File::create_new(output).map_err(|error| Failure::file("output", output, error))?;
     let copied = runtime()?.block_on(async {
-        let response = request(&arguments.data_dir, BACKUP_PATH).await?;
+        let response = request(&arguments.data_dir, Method::POST, BACKUP_PATH).await?;
         copy(response, &mut file, output).await
     });
     match copied {
@@ -62,7 +66,7 @@ pub fn push(arguments: &PushArgs) -> Result<(), Failure> {
 pub fn release(arguments: &ReleaseArgs) -> Result<(), Failure> {
     let path = release_path(arguments)?;
     let answer = runtime()?.block_on(async {
-        let response = request(&arguments.data_dir, &path).await?;
+        let response = request(&arguments.data_dir, Method::POST, &path).await?;
         let code = response.status();
         let body = response.into_body().collect().await;
         let text = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
@@ -119,7 +123,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::Internal(format!("the runtime cannot be started: {error}")))
 }
 
-async fn request(data_dir: &Path, path: &str) -> Result<Response<Incoming>, Failure> {
+async fn request(data_dir: &Path, method: Method, path: &str) -> Result<Response<Incoming>, Failure> {
     let socket = socket_path(data_dir);
     let unreachable = |error: &dyn std::fmt::Display| {
         let socket = socket.display();
@@ -133,7 +137,9 @@ async fn request(data_dir: &Path, path: &str) -> Result<Response<Incoming>, Fail
         .map_err(|error| unreachable(&error))?;
     // Ends with the response.
     let _connection = tokio::spawn(connection);
-    let request = Request::post(path)
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
         .header("host", "localhost")
         .body(Empty::<Bytes>::new())
         .map_err(|error| Failure::Internal(error.to_string()))?;

@@ -31,6 +31,7 @@ use shardcache_proxy::access::Access;
 pub use shardcache_proxy::access::Identity;
 use shardcache_proxy::front::Front;
 pub use shardcache_proxy::front::Phase;
+use shardcache_proxy::http::path::is_shard_name;
 use shardcache_proxy::http::server::Server;
 pub use shardcache_proxy::scope::Scope;
 use shardcache_storage::{StorageError, Store};
@@ -86,6 +87,7 @@ impl std::fmt::Debug for Listening {
 #[derive(Clone, Debug)]
 pub struct Builder {
     settings: Settings,
+    roster: Option<Vec<Box<str>>>,
     threads: usize,
     listen: Option<SocketAddr>,
     opener: Option<Opener>,
@@ -97,6 +99,7 @@ impl EmbeddedCache {
     pub fn builder() -> Builder {
         Builder {
             settings: Settings::default(),
+            roster: None,
             threads: THREADS,
             listen: None,
             opener: None,
@@ -240,6 +243,14 @@ impl Builder {
         self
     }
 
+    /// The shards that ought to exist: a store that has seen nothing shows no view over all shards before it
+    /// has what they push (docs/operations.md, "Which shards ought to exist").
+    #[must_use]
+    pub fn roster<'a>(mut self, shards: impl IntoIterator<Item = &'a str>) -> Self {
+        self.roster = Some(shards.into_iter().map(Box::from).collect());
+        self
+    }
+
     /// How long a store that can never write again (an I/O error, a bug in its writer) goes on serving
     /// reads before it is opened again; 30 s unless set.
     #[must_use]
@@ -268,6 +279,12 @@ impl Builder {
         if cfg!(not(panic = "unwind")) {
             return Err(Failure::usage("an embedded cache needs panic = \"unwind\" in the build profile"));
         }
+        if let Some(name) = self.roster.iter().flatten().find(|name| !is_shard_name(name)) {
+            return Err(Failure::usage(format!("roster: {name:?} is not the name of a shard")));
+        }
+        if self.roster.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Failure::usage("roster: names no shard"));
+        }
         let settings = Settings { listen: self.listen, ..self.settings };
         let config = Effective::of(settings)?.config;
         let defaults = InstanceConfig::from(&config);
@@ -275,6 +292,7 @@ impl Builder {
             restart: Restart::WithBackoff,
             read_only_grace: self.read_only_grace.unwrap_or(defaults.read_only_grace),
             opener: self.opener,
+            roster: self.roster,
             ..defaults
         };
         // First what can be refused at once: no store is opened for an address that is taken.

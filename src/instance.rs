@@ -34,6 +34,7 @@ use crate::failure::Failure;
 use crate::telemetry;
 
 mod open;
+mod seed;
 
 /// How often the store is asked whether it can still write.
 const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,6 +59,8 @@ pub struct InstanceConfig {
     pub cache: CacheConfig,
     /// Bearer tokens and whom they stand for.
     pub tokens: Vec<(String, Identity)>,
+    /// The shards that ought to exist, if somebody has said so; told to the store before anybody is served.
+    pub roster: Option<Vec<Box<str>>>,
     /// Types served besides the built-in ones.
     pub types: Vec<TypeInfo>,
     /// What follows a failure.
@@ -96,6 +99,7 @@ impl From<&Config> for InstanceConfig {
             api: config.api.clone(),
             cache: CacheConfig { history_bytes: config.history_memory_bytes, ..CacheConfig::default() },
             tokens: config.tokens.clone(),
+            roster: config.roster.clone(),
             types: config.types.clone(),
             restart: Restart::Never,
             read_only_grace: READ_ONLY_GRACE,
@@ -262,6 +266,12 @@ impl Life {
             () = self.stop.cancelled() => return Ok(()),
             () = self.drain.cancelled() => return Ok(()),
         };
+        if let Some(shards) = &self.config.roster
+            && let Err(failure) = seed::seed(&*opened.store, shards).await
+        {
+            drop(opened.store.close().await);
+            return Err(failure);
+        }
         let mut running = self.assemble(opened);
         self.stage.enter(Phase::Ready(running.service.clone()));
         info!(revision = %running.service.api().cache.snapshot().resource_version(), "ready");

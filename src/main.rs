@@ -44,6 +44,7 @@ fn run() -> Result<(), Failure> {
                 CtlCommand::Backup(arguments) => ctl::backup(&arguments),
                 CtlCommand::Push(arguments) => ctl::push(&arguments),
                 CtlCommand::Release(arguments) => ctl::release(&arguments),
+                CtlCommand::Shards(arguments) => ctl::shards(&arguments),
             },
         },
     }

@@ -9,12 +9,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use shardcache_storage::Member;
 
 pub mod labels;
 
 use labels::WriteRefusal;
-use labels::{ByClass, ByCode, ByLimit, ByOutcome, ByPushEnd, ByReason, BySource, ByState, ByVerb};
-use labels::{ByWriteRefusal, Class, FrameOutcome, Limit, PushEnd, Reason, Source, State, Verb};
+use labels::{ByClass, ByCode, ByLimit, ByOutcome, ByPushEnd, ByReason, ByRole, BySource, ByState, ByVerb};
+use labels::{ByWriteRefusal, Class, FrameOutcome, Limit, PushEnd, Reason, Role, Source, State, Verb};
 
 /// Everything the proxy measures. Cheap to clone: the parts are shared handles.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Metrics {
     pub write: WriteMetrics,
     /// Push streams.
     pub push: PushMetrics,
+    /// Which shards ought to exist.
+    pub roster: RosterMetrics,
     /// The watch cache.
     pub cache: CacheMetrics,
     /// The set of served types.
@@ -129,6 +132,15 @@ pub struct PushMetrics {
     pub bytes: Counter,
 }
 
+/// Which shards ought to exist.
+#[derive(Clone, Debug, Default)]
+pub struct RosterMetrics {
+    /// Members by role.
+    pub members: Family<ByRole, Gauge>,
+    /// Expected members of whom something is awaited: views over all shards are not shown because of them.
+    pub gating: Gauge,
+}
+
 /// The watch cache.
 #[derive(Clone, Debug)]
 pub struct CacheMetrics {
@@ -171,6 +183,7 @@ impl Metrics {
         metrics.register_write_and_types(registry);
         metrics.register_cache(registry);
         metrics.register_push(registry);
+        metrics.register_roster(registry);
         metrics
     }
 
@@ -193,6 +206,7 @@ impl Metrics {
         all(Source::ALL, &self.types.served);
         all(PushEnd::ALL, &self.push.ends);
         all(FrameOutcome::ALL, &self.push.frames);
+        all(Role::ALL, &self.roster.members);
     }
 
     fn register_http(&self, registry: &mut Registry) {
@@ -352,6 +366,20 @@ impl Metrics {
         );
     }
 
+    fn register_roster(&self, registry: &mut Registry) {
+        let roster = &self.roster;
+        registry.register(
+            "shardcache_roster_members",
+            "Members of the roster of shards by role",
+            roster.members.clone(),
+        );
+        registry.register(
+            "shardcache_roster_gating_members",
+            "Members that keep views over all shards from being shown",
+            roster.gating.clone(),
+        );
+    }
+
     fn register_cache(&self, registry: &mut Registry) {
         let cache = &self.cache;
         registry.register_with_unit(
@@ -398,6 +426,14 @@ impl Metrics {
     }
 }
 
+impl RosterMetrics {
+    /// Counts a place in the roster that is there (1), or was (-1).
+    pub(crate) fn count(&self, member: &Member, by: i64) {
+        self.members.get_or_create(&ByRole::from(Role::from(member.role))).inc_by(by);
+        self.gating.inc_by(if member.gates() { by } else { 0 });
+    }
+}
+
 impl Default for Metrics {
     /// Metrics that nobody reads: for tests and benches.
     fn default() -> Self {
@@ -426,6 +462,7 @@ impl Default for Metrics {
                 refusals: Family::default(),
             },
             push: PushMetrics::default(),
+            roster: RosterMetrics::default(),
             cache: CacheMetrics {
                 publish_lag: latency(),
                 revision: Gauge::default(),

@@ -9,6 +9,7 @@ mod follow;
 mod managed;
 mod pusher;
 mod resume;
+mod roster;
 mod schema;
 mod slow;
 mod source;

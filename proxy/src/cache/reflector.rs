@@ -61,7 +61,9 @@ impl Reflector {
         requests: IndexRequests,
         wanted: mpsc::Receiver<Wanted>,
     ) -> Self {
-        let types = Arc::clone(&shared.snapshot().types);
+        let snapshot = shared.snapshot();
+        snapshot.state.roster().for_each(|(_, member)| shared.metrics.roster.count(member, 1));
+        let types = Arc::clone(&snapshot.types);
         Self { shared, commits, wanted, requests, types, indexes: Indexes::default(), build: None }
     }
 
@@ -107,6 +109,7 @@ impl Reflector {
         self.types = self.types.after(commit);
         self.indexes.apply(&commit.events);
         self.note_for_build(&commit.events);
+        self.count_roster(commit);
         self.publish(commit.state.clone());
         self.shared.metrics.cache.publish_lag.observe(arrived.elapsed().as_secs_f64());
 
@@ -125,6 +128,19 @@ impl Reflector {
         self.shared.retained.lock().superseded(superseded, Instant::now());
         self.shared.note_retained();
         self.shared.trim_history();
+    }
+
+    /// To be called before the commit is published.
+    fn count_roster(&self, commit: &Commit) {
+        let before = self.shared.snapshot();
+        for shard in commit.shards.iter() {
+            if let Some(member) = before.state.member(shard) {
+                self.shared.metrics.roster.count(member, -1);
+            }
+            if let Some(member) = commit.state.member(shard) {
+                self.shared.metrics.roster.count(member, 1);
+            }
+        }
     }
 
     /// Compaction: what the store forgot, nobody may start from, so memory need not keep it.

@@ -1,8 +1,11 @@
-//! Administration over HTTP: `/services/cache/admin/backup` and `/services/cache/admin/release`.
+//! Administration over HTTP: `/services/cache/admin/backup`, `…/release` and `…/shards`.
 //!
-//! A release gives cells of a pushed shard back to ordinary writers (D30). A backup is a consistent copy of the store at one commit boundary, made beside the store and then
-//! streamed; the copy's name is gone from the directory before its first byte is sent, so nothing is
-//! left behind whatever happens to the client. Allowed to administrators only (D52).
+//! A release gives cells of a pushed shard back to ordinary writers (D30). The roster of shards is shown
+//! and changed in [`shards`]. A backup is a consistent copy of the store at one commit boundary, made beside
+//! the store and then streamed; the copy's name is gone from the directory before its first byte is sent, so
+//! nothing is left behind whatever happens to the client. Allowed to administrators only (D52).
+
+mod shards;
 
 use bytes::BytesMut;
 use http::header::{CONTENT_DISPOSITION, HeaderName, HeaderValue};
@@ -50,6 +53,7 @@ pub(crate) async fn answer(
             }
             self::release(api, access, parts.uri.query().unwrap_or_default()).await
         }
+        [shards, rest @ ..] if shards == "shards" => shards::answer(api, access, &parts.method, rest).await,
         _ => Ok(respond::unknown_path()),
     }
 }

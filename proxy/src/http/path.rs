@@ -175,14 +175,19 @@ fn shard_part(shard: &str) -> Result<Part, ApiError> {
     if shard == "*" {
         return Ok(Part::Any);
     }
-    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b':');
-    if shard.len() > SHARD_MAX || !shard.bytes().all(legal) {
+    if !is_shard_name(shard) {
         return Err(ApiError::bad_request(format!(
             "invalid shard: {} does not match the regex",
             quote(shard)
         )));
     }
     Ok(Part::One(shard.into()))
+}
+
+/// Whether a shard can have this name: 1 to 61 of lower-case letters, digits, `-` and `:`, as kcp has it.
+pub fn is_shard_name(name: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b':');
+    (1..=SHARD_MAX).contains(&name.len()) && name.bytes().all(legal)
 }
 
 fn cluster_part(cluster: &str) -> Result<Part, ApiError> {

@@ -209,6 +209,28 @@ label! {
     }
 }
 
+label! {
+    /// What a shard is to views over all shards.
+    Role {
+        /// They wait for it.
+        Expected = "expected",
+        /// It came later.
+        Joining = "joining",
+        /// They may be shown without it.
+        Excused = "excused",
+    }
+}
+
+impl From<shardcache_storage::Role> for Role {
+    fn from(role: shardcache_storage::Role) -> Self {
+        match role {
+            shardcache_storage::Role::Expected => Self::Expected,
+            shardcache_storage::Role::Joining => Self::Joining,
+            shardcache_storage::Role::Excused => Self::Excused,
+        }
+    }
+}
+
 /// Label set `verb`, `code`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ByCode {
@@ -267,6 +289,10 @@ label_set! {
 label_set! {
     /// Label set `reason`.
     ByPushEnd { reason: PushEnd }
+}
+label_set! {
+    /// Label set `role`.
+    ByRole { role: Role }
 }
 label_set! {
     /// Label set `source`.
