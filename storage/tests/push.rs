@@ -127,6 +127,8 @@ fn d80_every_planted_fault_of_pushing_is_noticed() {
         notices::<11>,
         notices::<12>,
         notices::<13>,
+        notices::<14>,
+        notices::<15>,
     ];
     for notices in all {
         notices();

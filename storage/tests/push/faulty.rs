@@ -47,9 +47,13 @@ pub(crate) enum Fault {
     OpenDoor,
     /// A cell is never given back.
     NeverReleased,
+    /// Whoever sends a catalog is taken for the holder.
+    AnyonesCatalog,
+    /// A type that went from the catalog stays in it.
+    GrowingCatalog,
 }
 
-pub(crate) const FAULTS: [Fault; 14] = [
+pub(crate) const FAULTS: [Fault; 16] = [
     Fault::NoFence,
     Fault::NoSessions,
     Fault::AnyoneTakesOver,
@@ -64,6 +68,8 @@ pub(crate) const FAULTS: [Fault; 14] = [
     Fault::NoRemovals,
     Fault::OpenDoor,
     Fault::NeverReleased,
+    Fault::AnyonesCatalog,
+    Fault::GrowingCatalog,
 ];
 
 /// A store in memory with the `N`th of [`FAULTS`].
@@ -118,6 +124,16 @@ impl<const N: usize> Faulty<N> {
             _ => {}
         }
         Push::Attach(attach)
+    }
+
+    fn catalog(&self, mut term: u64, mut types: Vec<TypeName>) -> Push {
+        let tenure = self.state().tenure(SHARD).cloned().unwrap_or_default();
+        match Self::FAULT {
+            Fault::AnyonesCatalog => term = tenure.term,
+            Fault::GrowingCatalog => types.extend(tenure.catalog.iter().flat_map(|known| known.iter().cloned())),
+            _ => {}
+        }
+        Push::Catalog { shard: SHARD.into(), term, types }
     }
 
     fn open(&self, mut open: Open) -> Answer {
@@ -265,6 +281,7 @@ impl<const N: usize> Store for Faulty<N> {
             Push::Attach(attach) => self.inner.push(self.attach(attach)),
             Push::Open(open) => self.open(open),
             Push::Frames(frames) => self.frames(frames),
+            Push::Catalog { term, types, .. } => self.inner.push(self.catalog(term, types)),
             Push::Release { .. } if Self::FAULT == Fault::NeverReleased => {
                 self.inner.push(Push::Release { shard: "another".into(), type_name: None })
             }

@@ -22,6 +22,8 @@ pub(crate) struct Pusher {
     /// Rises when the process is replaced.
     process: usize,
     pub(crate) election: Option<Election>,
+    /// The term it was last welcomed in, for its control stream; 0 before that.
+    pub(crate) term: u64,
     pub(crate) link: Option<Link>,
     pub(crate) leftovers: Vec<Leftover>,
 }
@@ -41,7 +43,7 @@ pub(crate) struct Link {
 
 impl Pusher {
     pub(crate) fn new(name: usize) -> Self {
-        Self { name, process: 0, election: None, link: None, leftovers: Vec::new() }
+        Self { name, process: 0, election: None, term: 0, link: None, leftovers: Vec::new() }
     }
 
     pub(crate) fn holder(&self) -> String {
@@ -62,6 +64,7 @@ impl Pusher {
     pub(crate) fn replace_process(&mut self) {
         self.cut();
         self.process += 1;
+        self.term = 0;
     }
 
     pub(crate) fn open(source: &Source, term: u64) -> Open {

@@ -52,10 +52,17 @@ pub(crate) enum Step {
         frames: usize,
         chunk: usize,
     },
-    /// Frames arrive, another pusher takes over, the first one's next frames arrive: all at once.
+    /// A pusher says which types it pushes: those whose bits these are.
+    Catalog {
+        pusher: usize,
+        types: usize,
+    },
+    /// Frames arrive, another pusher takes over, the first one's next frames and its catalog arrive: all
+    /// at once.
     Race {
         pusher: usize,
         frames: usize,
+        types: usize,
     },
     Cut(usize),
     /// Frames of a connection that was cut arrive.
@@ -78,7 +85,7 @@ pub(crate) enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let (name, pusher) = (0..NAMES.len(), 0..2_usize);
+    let (name, pusher, types) = (0..NAMES.len(), 0..2_usize, 0..8_usize);
     let replaces = prop_oneof![
         2 => Just(Replaces::Nobody),
         6 => Just(Replaces::Current),
@@ -104,7 +111,9 @@ fn step() -> impl Strategy<Value = Step> {
         5 => pusher.clone().prop_map(Step::Progress),
         18 => (pusher.clone(), 1..12_usize, 1..6_usize)
             .prop_map(|(pusher, frames, chunk)| Step::Deliver { pusher, frames, chunk }),
-        2 => (pusher.clone(), 1..5_usize).prop_map(|(pusher, frames)| Step::Race { pusher, frames }),
+        4 => (pusher.clone(), types.clone()).prop_map(|(pusher, types)| Step::Catalog { pusher, types }),
+        2 => (pusher.clone(), 1..5_usize, types)
+            .prop_map(|(pusher, frames, types)| Step::Race { pusher, frames, types }),
         2 => pusher.clone().prop_map(Step::Cut),
         4 => (pusher, any::<u8>()).prop_map(|(pusher, which)| Step::Late { pusher, which: which.into() }),
     ];

@@ -120,7 +120,11 @@ impl<E: Engine> World<E> {
             Step::Follow { pusher, events } => self.pushers[pusher].follow(source, events),
             Step::Progress(pusher) => self.pushers[pusher].progress(source),
             Step::Deliver { pusher, frames, chunk } => self.deliver(pusher, frames, chunk),
-            Step::Race { pusher, frames } => self.race(pusher, frames),
+            Step::Catalog { pusher, types } => {
+                let announced = self.announce(pusher, types);
+                self.announced(announced);
+            }
+            Step::Race { pusher, frames, types } => self.race(pusher, frames, types),
             Step::Cut(pusher) => self.pushers[pusher].cut(),
             Step::Late { pusher, which } => self.late(pusher, which),
             Step::Rest { name, other, delete } => self.rest(NAMES[name], other, delete),
@@ -128,6 +132,8 @@ impl<E: Engine> World<E> {
             Step::Restart => self.reopen(false),
             Step::Crash => self.reopen(true),
         }
+        let published = self.state().tenure(SHARD).cloned().unwrap_or_default();
+        assert_eq!(published, self.tenure, "whoever holds the shard, and its catalog");
     }
 
     fn elect(&mut self, who: usize) {
@@ -169,6 +175,7 @@ impl<E: Engine> World<E> {
         let pushed = self.attached(attach, claim);
         self.after_push();
         if pushed.verdict == Verdict::Done {
+            self.pushers[who].term = pushed.tenure.term;
             self.open(who, pushed.tenure.term);
         }
     }
@@ -183,6 +190,27 @@ impl<E: Engine> World<E> {
             self.live = None;
         }
         pushed
+    }
+
+    /// A pusher's catalog is on its way, in the term that it was welcomed in.
+    fn announce(&self, who: usize, types: usize) -> Option<(u64, Vec<TypeName>, Answer)> {
+        let term = Some(self.pushers[who].term).filter(|term| *term > 0)?;
+        let types = named(types);
+        let catalog = Push::Catalog { shard: SHARD.into(), term, types: types.clone() };
+        Some((term, types, self.store.push(catalog)))
+    }
+
+    /// The holder's last catalog counts, as a set, and nobody else's.
+    fn announced(&mut self, announced: Option<(u64, Vec<TypeName>, Answer)>) {
+        let Some((term, types, answer)) = announced else { return };
+        let mut verdict = Verdict::Fenced;
+        if term == self.tenure.term {
+            self.tenure.catalog = Some(types.into_iter().collect::<BTreeSet<_>>().into_iter().collect());
+            verdict = Verdict::Done;
+        }
+        let pushed = self.wait(answer);
+        assert_eq!((pushed.verdict, &pushed.tenure), (verdict, &self.tenure), "a catalog in term {term}");
+        assert_eq!(self.after_push(), 0, "a catalog makes no event");
     }
 
     /// D35: the position counts if the last sync is whole, of this source, and not ahead of it.
@@ -296,17 +324,20 @@ impl<E: Engine> World<E> {
         (link.needs_sync, if counts { cell.position } else { 0 })
     }
 
-    fn race(&mut self, who: usize, frames: usize) {
+    fn race(&mut self, who: usize, frames: usize, types: usize) {
         let first = self.take(who, frames).map(|first| self.arrive(first));
         let other = 1 - who;
         self.pushers[other].cut();
         let attach = self.pushers[other].attach(Some(self.tenure.term));
         let takeover = self.store.push(Push::Attach(attach.clone()));
         let second = self.take(who, frames).map(|second| self.arrive(second));
+        let announced = self.announce(who, types);
         self.answer(who, Vec::from_iter(first));
         let pushed = self.attached(attach, takeover);
         self.answer(who, Vec::from_iter(second));
+        self.announced(announced);
         if pushed.verdict == Verdict::Done {
+            self.pushers[other].term = pushed.tenure.term;
             self.open(other, pushed.tenure.term);
         }
     }
@@ -392,6 +423,7 @@ impl<E: Engine> World<E> {
         self.arrived.clear();
         for pusher in &mut self.pushers {
             pusher.link = None;
+            pusher.term = 0;
             pusher.leftovers.clear();
         }
     }
@@ -503,8 +535,19 @@ fn judge_attach(tenure: &mut Tenure, attach: Attach) -> Verdict {
     if tenure.term > 0 && replaces != Some(tenure.term) {
         return Verdict::Held;
     }
-    *tenure = Tenure { term: tenure.term + 1, holder, instance, election, catalog: None };
+    // What a shard has does not change with who pushes it: the catalog stays until there is another.
+    let catalog = tenure.catalog.take();
+    *tenure = Tenure { term: tenure.term + 1, holder, instance, election, catalog };
     Verdict::Done
+}
+
+/// The types whose bits these are, in no order, the first of them twice.
+fn named(bits: usize) -> Vec<TypeName> {
+    let all = [sheriffs(), TypeName::new("west.example", "horses"), cowboys()];
+    let named = all.into_iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1);
+    let mut types: Vec<_> = named.map(|(_, type_name)| type_name).collect();
+    types.extend(types.first().cloned());
+    types
 }
 
 fn opening(number: u64) -> Opening {
