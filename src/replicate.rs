@@ -126,7 +126,9 @@ impl Replicator {
         while !stop.is_cancelled() {
             match candidate.campaign().await {
                 Ok(Some(election)) => self.lead(&mut shard, &mut candidate, election, &stop).await,
-                Ok(None) => self.report.standing_by(),
+                Ok(None) => {
+                    self.report.standing_by();
+                }
                 Err(error) => tracing::warn!(%error, "the Lease cannot be had"),
             }
             tokio::select! {
@@ -181,7 +183,6 @@ impl Replicator {
                 () = &mut renew => (push.await, ()),
             }
         };
-        self.report.holds(0);
         self.report.standing_by();
         tracing::info!(shard = self.config.shard, reason = %push, "standing by");
         if let Err(error) = candidate.resign().await {
@@ -191,7 +192,7 @@ impl Replicator {
 
     /// Waits before the shard is asked for again.
     async fn stand_by(&self, error: &CellError, stop: &CancellationToken) {
-        self.report.holds(0);
+        self.report.standing_by();
         tracing::info!(shard = self.config.shard, reason = %error, "standing by");
         tokio::select! {
             () = stop.cancelled() => {}

@@ -41,6 +41,14 @@ pub(super) enum CellError {
         /// Its name.
         holder: String,
     },
+    /// Somebody else holds the shard, and is heard.
+    #[error("{message}")]
+    Held {
+        /// By whom, as the cache says it.
+        message: String,
+        /// How long it may not be replaced.
+        wait: Duration,
+    },
     /// It was told to end.
     #[error("it was told to end")]
     Stopped,
@@ -164,7 +172,13 @@ pub(super) fn stopped(frame: ServerFrame) -> CellError {
         ServerFrame::Fenced { term, holder } => CellError::Fenced { term, holder },
         ServerFrame::Error { status } => {
             let message = status.get("message").and_then(|message| message.as_str());
-            CellError::Refused(message.unwrap_or("an error without a text").to_owned())
+            let message = message.unwrap_or("an error without a text").to_owned();
+            let code = status.get("code").and_then(serde_json::Value::as_u64);
+            let wait = status.pointer("/details/retryAfterSeconds").and_then(serde_json::Value::as_u64);
+            match wait.filter(|_| code == Some(409)) {
+                Some(seconds) => CellError::Held { message, wait: Duration::from_secs(seconds) },
+                None => CellError::Refused(message),
+            }
         }
         other => CellError::Refused(format!("an unexpected frame: {other:?}")),
     }

@@ -91,7 +91,8 @@ fn summary(report: &Report, shard: &str) -> String {
     let types = report.types();
     let live = types.values().filter(|known| known.phase == Phase::Live).count();
     match report.term() {
-        0 => format!("shard {shard}: standing by"),
+        0 if report.stands_by() => format!("shard {shard}: standing by"),
+        0 => format!("shard {shard}: not pushed by this replica yet"),
         term => format!("shard {shard}: term {term}, {live} of {} types live", types.len()),
     }
 }

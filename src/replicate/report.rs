@@ -22,7 +22,7 @@ pub enum Phase {
     },
     /// Every event is sent as it comes.
     Live,
-    /// The source or the cache failed; it is tried again.
+    /// The source or the cache failed, and is tried again; or another replica pushes.
     Waiting,
 }
 
@@ -117,9 +117,11 @@ impl Report {
         self.standing_by.store(false, Ordering::Relaxed);
     }
 
-    /// Another replica pushes.
-    pub(super) fn standing_by(&self) {
-        self.standing_by.store(true, Ordering::Relaxed);
+    /// Another replica pushes; whether that is news.
+    pub(super) fn standing_by(&self) -> bool {
+        self.term.store(0, Ordering::Relaxed);
+        self.types.lock().values_mut().for_each(|known| known.phase = Phase::Waiting);
+        !self.standing_by.swap(true, Ordering::Relaxed)
     }
 
     /// Whether another replica pushes, as far as is known.
@@ -163,6 +165,7 @@ impl Report {
                 "Streams that ended with an error",
                 self.failures.load(Ordering::Relaxed),
             ),
+            ("standing_by", "gauge", "1 while another replica pushes the shard", self.stands_by().into()),
             ("term", "gauge", "Term in which the shard is held, 0 while it is not", self.term()),
             (
                 "types_live",

@@ -177,7 +177,7 @@ fn identity() -> String {
     format!("{host}_{}", std::process::id())
 }
 
-/// `/metrics`, `/readyz` (200 once every type is live) and `/livez`.
+/// `/metrics`, `/readyz` (200 once every type is live, or while another replica pushes) and `/livez`.
 async fn serve(address: SocketAddr, report: Arc<Report>) -> Result<SocketAddr, Failure> {
     let failed = |error: std::io::Error| Failure::Unavailable(format!("--listen {address}: {error}"));
     let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -205,9 +205,10 @@ fn answer(report: &Report, path: &str) -> Response<Full<Bytes>> {
     let (code, text) = match path {
         "/metrics" => (StatusCode::OK, report.metrics()),
         "/livez" | "/healthz" => (StatusCode::OK, "ok".to_owned()),
+        "/readyz" if report.is_live() => (StatusCode::OK, "ok".to_owned()),
         // Who stands by is ready to take over.
-        "/readyz" if report.is_live() || report.term() == 0 && report.stands_by() => {
-            (StatusCode::OK, "ok".to_owned())
+        "/readyz" if report.stands_by() => {
+            (StatusCode::OK, "standing by: another replica pushes the shard\n".to_owned())
         }
         "/readyz" => (StatusCode::INTERNAL_SERVER_ERROR, "not every type is live\n".to_owned()),
         _ => (StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
@@ -215,4 +216,33 @@ fn answer(report: &Report, path: &str) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = code;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn ready(report: &Report) -> (u16, String) {
+        let response = answer(report, "/readyz");
+        let code = response.status().as_u16();
+        let body = response.into_body().collect().await.expect("it is whole").to_bytes();
+        (code, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_stands_by_is_ready_and_says_what_it_does() {
+        let report = Report::default();
+        let gauge = |report: &Report| report.metrics().contains("\nshardcache_replicate_standing_by 1\n");
+        assert_eq!(ready(&report).await.0, 500, "nothing is known yet");
+        assert!(report.standing_by() && !report.standing_by(), "news once");
+        let (code, text) = ready(&report).await;
+        assert!(code == 200 && text.starts_with("standing by"), "{code} {text}");
+        assert!(gauge(&report));
+        report.holds(3);
+        assert_eq!((ready(&report).await.0, gauge(&report)), (500, false), "no type is live yet");
+        report.holds(0);
+        assert_eq!(ready(&report).await.0, 500, "it has failed");
+    }
 }

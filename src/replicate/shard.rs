@@ -50,19 +50,29 @@ impl Shard {
                 Err(error @ CellError::Fenced { .. }) => return error,
                 Err(error) => error,
             };
-            self.report.holds(0);
-            self.report.failed();
+            takeover = false;
             if began.elapsed() > PAUSE_MAX {
                 pause = PAUSE_MIN;
             }
-            takeover = false;
-            tracing::warn!(shard = self.name, %error, pause_ms = pause.as_millis() as u64, "pushing again after a pause");
+            let rest = if let CellError::Held { wait, .. } = &error {
+                // Nothing has failed: whoever holds it pushes it.
+                if self.report.standing_by() {
+                    tracing::info!(shard = self.name, reason = %error, "standing by");
+                }
+                (*wait).clamp(PAUSE_MIN, PAUSE_MAX)
+            } else {
+                self.report.holds(0);
+                self.report.failed();
+                tracing::warn!(shard = self.name, %error, pause_ms = pause.as_millis() as u64, "pushing again after a pause");
+                let rest = pause;
+                pause = (pause * 2).min(PAUSE_MAX);
+                rest
+            };
             let stopped = stop.clone();
             tokio::select! {
                 () = stopped.cancelled() => return error,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(rest) => {}
             }
-            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 

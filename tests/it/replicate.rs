@@ -257,6 +257,31 @@ async fn two_replicas_hand_over_and_lose_nothing() {
 }
 
 #[tokio::test]
+async fn without_an_election_a_replica_stands_by_and_takes_over_when_the_holder_goes() {
+    let (source, cache) = (Served::start().await, Served::start().await);
+    let wire = source.wire();
+    write(&wire, "role-0001", "first").await;
+    let one = Running::start(config(&source, &cache, "one"));
+    one.live().await;
+    let two = Running::start(config(&source, &cache, "two"));
+    eventually("the second one stands by", async || two.report.stands_by()).await;
+    assert_eq!((one.report.term(), two.report.term()), (1, 0));
+    write(&wire, "role-0002", "first").await;
+    converge(&source, &cache).await;
+    one.stop().await;
+    delete(&wire, "role-0001").await;
+    two.live().await;
+    converge(&source, &cache).await;
+    let known = status(&cache).await;
+    assert_eq!((&known["term"], &known["holder"]), (&json!(2), &json!("two")), "{known}");
+    let metrics = two.report.metrics();
+    for line in ["standing_by 0", "failures_total 0"] {
+        assert!(metrics.contains(&format!("\nshardcache_replicate_{line}\n")), "{line}: {metrics}");
+    }
+    two.stop().await;
+}
+
+#[tokio::test]
 async fn what_stops_matching_a_selector_or_a_rule_is_removed() {
     let (source, cache) = (Served::start().await, Served::start().await);
     let wire = source.wire();
