@@ -288,6 +288,8 @@ struct Session<'a> {
 /// Frames that are about to be handed to the store.
 #[derive(Default)]
 struct Batch {
+    /// Number of the first frame.
+    begins: u64,
     ops: Vec<Op>,
     bytes: usize,
     /// The last of them, if it ends a sync: nothing follows it before it is done.
@@ -296,6 +298,8 @@ struct Batch {
 
 /// A batch that is with the store.
 struct Sent {
+    /// Number of the first frame, and of the last.
+    begins: u64,
     seq: u64,
     bytes: usize,
     /// To be asked for again while the store has not removed everything.
@@ -409,6 +413,9 @@ impl Session<'_> {
             }
         };
         self.seq = seq;
+        if self.waiting.ops.is_empty() {
+            self.waiting.begins = seq;
+        }
         self.waiting.bytes += line.len() + 1;
         self.waiting.ops.push(op);
         self.api.metrics.push.bytes.inc_by(line.len() as u64);
@@ -416,13 +423,13 @@ impl Session<'_> {
     }
 
     async fn hand_over(&mut self, outlet: &mut Outlet) -> Result<(), End> {
-        let Batch { ops, bytes, sync_end } = std::mem::take(&mut self.waiting);
+        let Batch { begins, ops, bytes, sync_end } = std::mem::take(&mut self.waiting);
         if ops.is_empty() {
             return Ok(());
         }
         let permit = self.permit(bytes, outlet).await?;
         self.unacked += bytes;
-        self.sent.push_back(Sent { seq: self.seq, bytes, sync_end, _permit: permit });
+        self.sent.push_back(Sent { begins, seq: self.seq, bytes, sync_end, _permit: permit });
         self.submit(ops);
         Ok(())
     }
@@ -484,7 +491,6 @@ impl Session<'_> {
         }
         let sent = self.sent.pop_front().expect("as many as are running");
         self.unacked -= sent.bytes;
-        let cell = pushed.cell.clone().unwrap_or_default();
         match &pushed.verdict {
             Verdict::Fenced | Verdict::Held => return Err(fenced(&pushed)),
             Verdict::Superseded => {
@@ -495,7 +501,12 @@ impl Session<'_> {
                 );
                 return Err(End::Told(PushEnd::Superseded, ServerFrame::Error { status: error.status() }));
             }
-            Verdict::Broken(problem) => return Err(ApiError::bad_request(&**problem).into()),
+            Verdict::Broken(problem) => {
+                if pushed.done > 0 {
+                    ack(self.api, sent.begins + pushed.done as u64 - 1, &pushed, outlet).await?;
+                }
+                return Err(ApiError::bad_request(&**problem).into());
+            }
             Verdict::Resync(reason) => {
                 self.api.metrics.push.resyncs.inc();
                 tracing::warn!(cell = ?self.name, %reason, "the copy is not the source: it is synced again");
@@ -503,16 +514,7 @@ impl Session<'_> {
             }
             Verdict::Done | Verdict::Sweeping => {}
         }
-        // As after an ordinary write, who lists from now on sees it.
-        let shown = self.api.cache.published(pushed.version.revision());
-        tokio::time::timeout(self.api.config.request_timeout, shown)
-            .await
-            .map_err(|_| ApiError::timeout("what was pushed is not shown yet", 1))?;
-        let position = cell.cut.then(|| cell.position.to_string());
-        outlet
-            .tell(&ServerFrame::Ack { seq: sent.seq, position, cache_rv: pushed.version.to_string() })
-            .await?;
-        Ok(())
+        ack(self.api, sent.seq, &pushed, outlet).await
     }
 
     fn count(&self, tally: &Tally) {
@@ -528,6 +530,18 @@ impl Session<'_> {
             self.api.metrics.push.frames.get_or_create(&outcome.into()).inc_by(count);
         }
     }
+}
+
+/// Says that every frame up to one is done.
+async fn ack(api: &Api, seq: u64, pushed: &Pushed, outlet: &mut Outlet) -> Result<(), End> {
+    // As after an ordinary write, who lists from now on sees it.
+    let shown = api.cache.published(pushed.version.revision());
+    tokio::time::timeout(api.config.request_timeout, shown)
+        .await
+        .map_err(|_| ApiError::timeout("what was pushed is not shown yet", 1))?;
+    let complete = pushed.cell.as_ref().filter(|cell| cell.cut);
+    let position = complete.map(|cell| cell.position.to_string());
+    outlet.tell(&ServerFrame::Ack { seq, position, cache_rv: pushed.version.to_string() }).await
 }
 
 pub(super) fn check_seq(found: u64, expected: u64) -> Result<(), ApiError> {

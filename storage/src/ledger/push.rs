@@ -150,7 +150,7 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
         };
         let cell = self.staged.state.cell(&name).cloned().expect("a session is begun with its cell");
         let mut work = Work { before: cell.clone(), cell, session, tally: Tally::default(), now_ms };
-        let mut verdict = Verdict::Done;
+        let (mut verdict, mut done) = (Verdict::Done, 0);
         for op in ops {
             match self.op(&name, &mut work, op) {
                 Step::Go => {}
@@ -167,6 +167,7 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
                     break;
                 }
             }
+            done += 1;
         }
         let Work { before, cell, session, tally, .. } = work;
         if cell != before {
@@ -175,7 +176,7 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
         if !matches!(verdict, Verdict::Broken(_)) {
             self.sessions.put_back(&name, session);
         }
-        Pushed { session: number, tally, ..self.pushed(name.shard(), Some(&name), verdict) }
+        Pushed { session: number, done, tally, ..self.pushed(name.shard(), Some(&name), verdict) }
     }
 
     fn op(&mut self, name: &CellName, work: &mut Work, op: Op) -> Step {
@@ -292,6 +293,7 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
             tenure: state.tenure(shard).cloned().unwrap_or_default(),
             cell: cell.and_then(|cell| state.cell(cell)).cloned(),
             session: 0,
+            done: 0,
             tally: Tally::default(),
             version: state.resource_version(),
         }

@@ -151,6 +151,9 @@ pub struct Pushed {
     pub cell: Option<Cell>,
     /// The session that began, or is going on; 0: none.
     pub session: u64,
+    /// Frames of the request that are done, those without effect included: all of them, but for what
+    /// follows a [`Verdict::Broken`].
+    pub done: usize,
     /// What frames came to, up to the one that ended the session.
     pub tally: Tally,
     /// The store's version after it: a list at or after it contains everything that was applied.

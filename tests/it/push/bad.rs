@@ -188,6 +188,27 @@ async fn every_kind_of_bad_frame_ends_its_stream_and_nothing_else() {
     bench.end().await;
 }
 
+/// What came before it with the same bytes is acknowledged as ever, and nothing of what follows is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn d31_frames_before_a_wrong_one_are_done_and_acknowledged() {
+    let (mut bench, mut pusher) = Bench::new(&Setting::default()).await;
+    let first = pusher.seq() + 1;
+    let mut ghost = bench.source.clone();
+    let right = [bench.source.put("c", "gold"), bench.source.put("d", "gold")];
+    let wrong = json!({"type": "syncEnd", "sync": 7, "rv": "9", "count": 0, "digest": "0".repeat(32)});
+    let frames = right.into_iter().chain([wrong, ghost.delete("a"), json!({"type": "bye"})]);
+    let numbered = (first..).zip(frames).map(|(seq, frame)| edited(frame, |frame| frame["seq"] = seq.into()));
+    let lines: Vec<_> = numbered.map(|frame| format!("{frame}\n")).collect();
+    pusher.send_bytes(lines.concat());
+    let ack = pusher.until("ack").await;
+    assert_eq!((&ack["seq"], &ack["position"]), (&json!(first + 1), &json!(bench.source.head.to_string())));
+    assert_eq!(served(&bench.stand.wire(), &bench.source, &ack).await, held(&bench.source));
+    let (code, message) = pusher.refused().await;
+    assert!(code == 400 && message.contains("no sync has started"), "{code} {message}");
+    bench.unharmed("a wrong frame among others", 1, PushEnd::Invalid).await;
+    bench.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn d31_an_oversized_frame_ends_its_stream_before_its_end_has_come() {
     let (mut bench, mut pusher) = Bench::new(&Setting::default()).await;

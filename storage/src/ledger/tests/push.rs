@@ -362,19 +362,20 @@ fn d31_frames_out_of_order_end_the_session_and_nothing_else() {
         bench.open(1, "src", 10);
         bench
     };
-    let cases: Vec<(Bench, Vec<Op>)> = vec![
-        (fresh(), vec![upsert("c", "uc", 11)]),
-        (fresh(), vec![progress(11, &[])]),
-        (Bench::following(), vec![sync_end(11, &[])]),
-        (Bench::following(), vec![Op::SyncStart { sync: 2 }, sync_end(11, &[])]),
-        (Bench::following(), vec![Op::SyncStart { sync: 1 }, progress(11, &[])]),
+    let cases: Vec<(Bench, Vec<Op>, usize)> = vec![
+        (fresh(), vec![upsert("c", "uc", 11)], 0),
+        (fresh(), vec![progress(11, &[])], 0),
+        (Bench::following(), vec![sync_end(11, &[])], 0),
+        (Bench::following(), vec![Op::SyncStart { sync: 2 }, sync_end(11, &[])], 1),
+        (Bench::following(), vec![Op::SyncStart { sync: 1 }, progress(11, &[]), delete("a", "ua", 12)], 1),
     ];
-    for (mut bench, ops) in cases {
+    for (mut bench, ops, right) in cases {
         let before = bench.content();
         let pushed = bench.frames(ops);
         assert!(matches!(pushed.verdict, Verdict::Broken(_)), "{:?}", pushed.verdict);
         assert_eq!(bench.content(), before);
         assert_eq!(bench.frames(vec![progress(11, &[])]).verdict, Verdict::Superseded, "it has ended");
+        assert_eq!(pushed.done, right, "frames before the wrong one");
     }
 }
 
