@@ -49,8 +49,8 @@ pub use object::{
     BODY_MAX, Draft, Labels, Object, Piece, Record, RecordError, Source, Span, Spans, Tombstone,
 };
 pub use push::{
-    Attach, Cell, CellName, Digest, Election, Frames, Op, Open, Push, Pushed, PushedType, Tally, Tenure,
-    Verdict, entry_digest,
+    Attach, Cell, CellName, Digest, Election, Frames, Op, Open, Push, Pushed, PushedType, SessionEnd, Tally,
+    Tenure, Verdict, entry_digest,
 };
 #[cfg(feature = "redb")]
 pub use redb::{BackendFactory, Progress, ProgressFn, QuickRepair, RedbOptions, RedbStore};

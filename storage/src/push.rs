@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::key::TypeName;
 
 pub use digest::{Digest, entry_digest};
-pub use request::{Attach, Frames, Op, Open, Push, Pushed, Tally, Verdict};
+pub use request::{Attach, Frames, Op, Open, Push, Pushed, SessionEnd, Tally, Verdict};
 
 /// One type of one shard: the unit of pushing, syncing and freshness. Ordered by shard, then type.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

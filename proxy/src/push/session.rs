@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use http_body::Body as HttpBody;
 use shardcache_storage::{
-    Attach, CellName, Frames, Op, Open, Push, Pushed, PushedType, StorageError, Tally, Verdict,
+    Attach, CellName, Frames, Op, Open, Push, Pushed, PushedType, SessionEnd, StorageError, Tally, Verdict,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -251,6 +251,7 @@ async fn open<'a>(
         name,
         term,
         number: opened.session,
+        ended: opened.ended,
         presence,
         seq: 1,
         window,
@@ -271,6 +272,8 @@ struct Session<'a> {
     term: u64,
     /// Number of the session at the writer.
     number: u64,
+    /// Its end there, until it has come.
+    ended: Option<SessionEnd>,
     presence: Attached<'a>,
     /// Number of the last frame.
     seq: u64,
@@ -297,6 +300,7 @@ struct Batch {
 }
 
 /// A batch that is with the store.
+#[derive(Default)]
 struct Sent {
     /// Number of the first frame, and of the last.
     begins: u64,
@@ -348,6 +352,13 @@ impl Session<'_> {
             holder = self.presence.fenced() => Err(replaced(holder)),
             () = outlet.closed() => Err(End::Quiet(PushEnd::Gone)),
             Some(done) = self.running.next(), if !self.running.is_empty() => self.done(done, outlet).await,
+            () = over(&mut self.ended) => {
+                // Why, the writer says to who asks.
+                self.ended = None;
+                self.sent.push_back(Sent::default());
+                self.submit(Vec::new());
+                Ok(())
+            }
             line = tokio::time::timeout(self.api.config.push.idle_timeout, lines.next()), if reads => {
                 match line.map_err(|_| silent())?? {
                     Some(line) => self.take(&line, lines, outlet).await,
@@ -529,6 +540,14 @@ impl Session<'_> {
         ] {
             self.api.metrics.push.frames.get_or_create(&outcome.into()).inc_by(count);
         }
+    }
+}
+
+/// Resolves when a session has ended at the writer and nobody knows yet.
+async fn over(end: &mut Option<SessionEnd>) {
+    match end {
+        Some(end) => end.ended().await,
+        None => std::future::pending().await,
     }
 }
 

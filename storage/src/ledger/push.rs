@@ -116,9 +116,9 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
             Some(_) => Phase::AwaitsSync { told: false },
             None => Phase::Following,
         };
-        let session = self.sessions.begin(name.clone(), phase);
+        let (session, ended) = self.sessions.begin(name.clone(), phase);
         let verdict = reason.map_or(Verdict::Done, |reason| Verdict::Resync(reason.into()));
-        Pushed { session, ..self.pushed(name.shard(), Some(&name), verdict) }
+        Pushed { session, ended: Some(ended), ..self.pushed(name.shard(), Some(&name), verdict) }
     }
 
     fn release(&mut self, shard: &str, type_name: Option<&TypeName>) -> Pushed {
@@ -293,6 +293,7 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
             tenure: state.tenure(shard).cloned().unwrap_or_default(),
             cell: cell.and_then(|cell| state.cell(cell)).cloned(),
             session: 0,
+            ended: None,
             done: 0,
             tally: Tally::default(),
             version: state.resource_version(),

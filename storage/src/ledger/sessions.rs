@@ -5,7 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::push::CellName;
+use tokio::sync::watch;
+
+use crate::push::{CellName, SessionEnd};
 use crate::resource_version::Revision;
 
 /// The open sessions of a store's writer.
@@ -20,6 +22,8 @@ pub(crate) struct Sessions {
 pub(super) struct Session {
     pub(super) number: u64,
     pub(super) phase: Phase,
+    /// Goes with the session: its stream learns of the end though it has nothing to ask.
+    _alive: watch::Sender<()>,
 }
 
 /// Where a session is.
@@ -58,10 +62,11 @@ impl Phase {
 
 impl Sessions {
     /// Begins a session; an earlier one of the cell ends.
-    pub(super) fn begin(&mut self, cell: CellName, phase: Phase) -> u64 {
+    pub(super) fn begin(&mut self, cell: CellName, phase: Phase) -> (u64, SessionEnd) {
         self.last += 1;
-        self.open.insert(cell, Session { number: self.last, phase });
-        self.last
+        let (alive, end) = SessionEnd::new();
+        self.open.insert(cell, Session { number: self.last, phase, _alive: alive });
+        (self.last, end)
     }
 
     /// Takes the session of this number out; `None`, and all stays, if another one is the cell's.

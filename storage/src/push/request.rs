@@ -1,5 +1,7 @@
 //! What a pusher's handler asks of the writer, and what it is told.
 
+use tokio::sync::watch;
+
 use crate::key::{Key, TypeName};
 use crate::object::Draft;
 use crate::resource_version::ResourceVersion;
@@ -151,6 +153,8 @@ pub struct Pushed {
     pub cell: Option<Cell>,
     /// The session that began, or is going on; 0: none.
     pub session: u64,
+    /// Of a session that began: how to learn that it is over.
+    pub ended: Option<SessionEnd>,
     /// Frames of the request that are done, those without effect included: all of them, but for what
     /// follows a [`Verdict::Broken`].
     pub done: usize,
@@ -158,6 +162,25 @@ pub struct Pushed {
     pub tally: Tally,
     /// The store's version after it: a list at or after it contains everything that was applied.
     pub version: ResourceVersion,
+}
+
+/// Waits for the end of a session at the writer, whatever it was: a later session of the cell, another
+/// holder, a release, a frame that broke the rules, or a write that failed. Which it was, the session's next
+/// request is told, once that is durable; it may be one without a frame.
+#[derive(Clone, Debug)]
+pub struct SessionEnd(watch::Receiver<()>);
+
+impl SessionEnd {
+    /// Whoever drops the sender ends the session.
+    pub(crate) fn new() -> (watch::Sender<()>, Self) {
+        let (alive, end) = watch::channel(());
+        (alive, Self(end))
+    }
+
+    /// Resolves when the session is over. Cancel safe.
+    pub async fn ended(&mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
 }
 
 /// What came of a request.

@@ -196,11 +196,12 @@ async fn d32_the_same_process_goes_on_in_its_term_and_its_later_stream_counts() 
     let mut old = door.synced(&source, "i1").await;
     let (mut new, welcome) = door.cell(&source, "i1").await;
     assert_eq!((&welcome["term"], &welcome["needSync"]), (&json!(1), &json!(false)));
-    let mut ghost = source.clone();
-    old.send(ghost.delete("a"));
+    // It says nothing and is told.
     let (code, message) = old.refused().await;
     assert!(code == 409 && message.contains("another stream"), "{code} {message}");
     assert_eq!(ends(&stand, PushEnd::Superseded), 1);
+    let mut ghost = source.clone();
+    old.send(ghost.delete("a"));
     new.send(source.put("b", "gold"));
     let ack = new.settled().await;
     assert_eq!(served(&stand.wire(), &source, &ack).await, held(&source));

@@ -138,15 +138,15 @@ async fn an_administrator_gives_a_cell_back_to_everybody() {
     let managed = |at: usize| status["cells"][at]["pushManaged"].as_bool();
     assert_eq!((managed(0), managed(1)), (Some(true), Some(false)), "{status}");
 
-    // At once: writes work, and what the pusher still sends has no effect.
+    // At once: the pusher is told though it says nothing, writes work, and what it still sends has no effect.
+    let (code, message) = pusher.refused().await;
+    assert!(code == 409 && message.contains("released"), "{code} {message}");
     let mut object = source.object("a");
     object["metadata"] = json!({"name": "mine"});
     assert_eq!(wire.call(Method::POST, &source.collection(), object.to_string()).await.status, 201);
     assert_eq!(wire.call(Method::DELETE, &format!("{}/a", source.collection()), "").await.status, 200);
     let mut ghost = source.clone();
     pusher.send(ghost.put("ghost", "gold"));
-    let (code, message) = pusher.refused().await;
-    assert!(code == 409 && message.contains("released"), "{code} {message}");
     assert_eq!(wire.get(&format!("{}/ghost", source.collection())).await.status, 404);
     other.send(exports.put("y", "gold"));
     other.settled().await;
