@@ -15,6 +15,7 @@ pub mod client;
 pub mod lines;
 pub mod server;
 
+pub(crate) mod budget;
 pub(crate) mod control;
 pub(crate) mod decode;
 pub(crate) mod outlet;

@@ -9,7 +9,6 @@ use std::time::Duration;
 use http::{HeaderValue, Request, Response};
 use prometheus_client::registry::Registry;
 use shardcache_storage::Store;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
@@ -20,8 +19,8 @@ use crate::http::limits::Limits;
 use crate::http::route;
 use crate::metrics::Metrics;
 use crate::push::PushConfig;
+use crate::push::budget::Budget;
 use crate::push::presence::Presence;
-use crate::push::session::PERMIT_BYTES;
 
 /// Bounds and timings of requests. Every bound answers with a `Status` and is counted.
 #[derive(Clone, Debug)]
@@ -106,8 +105,8 @@ pub struct Api {
     pub(crate) lineage: HeaderValue,
     /// Who pushes, as far as they were heard.
     pub(crate) presence: Presence,
-    /// Frames that may wait for the store, in KiB.
-    pub(crate) push_budget: Arc<Semaphore>,
+    /// Room for frames that wait for the store.
+    pub(crate) push_budget: Arc<Budget>,
     draining: CancellationToken,
 }
 
@@ -125,7 +124,7 @@ impl Api {
         let lineage = format!("{}/{}", lineage.store, lineage.current().start);
         let lineage = HeaderValue::try_from(lineage).expect("a uuid and a number are visible ASCII");
         let pages = Arc::new(Pages::new(config.gzip_page_bytes_max, metrics.list.gzip.clone()));
-        let push_budget = Arc::new(Semaphore::new(config.push.bytes_in_flight_max / PERMIT_BYTES));
+        let push_budget = Budget::new(config.push.bytes_in_flight_max);
         Arc::new(Self {
             store,
             cache,

@@ -18,8 +18,8 @@ use http_body::Body as HttpBody;
 use shardcache_storage::{
     Attach, CellName, Frames, Op, Open, Push, Pushed, PushedType, SessionEnd, StorageError, Tally, Verdict,
 };
-use tokio::sync::OwnedSemaphorePermit;
 
+use super::budget::Part;
 use super::client::{self, ClientFrame, Hello};
 use super::control::Control;
 use super::decode::{self, CellType};
@@ -35,8 +35,6 @@ use crate::status::ApiError;
 
 /// Batches of one stream that may be with the store.
 const BATCHES_MAX: usize = 4;
-/// Bytes of one permit of the budget for frames in flight.
-pub(crate) const PERMIT_BYTES: usize = 1 << 10;
 
 /// What a stream is of.
 #[derive(Clone, Debug)]
@@ -309,7 +307,7 @@ struct Sent {
     /// To be asked for again while the store has not removed everything.
     sync_end: Option<Op>,
     /// Its part of the server's budget.
-    _permit: Option<OwnedSemaphorePermit>,
+    _room: Option<Part>,
 }
 
 impl Drop for Session<'_> {
@@ -345,6 +343,7 @@ impl Session<'_> {
             outlet.tell(&ServerFrame::Barrier { id }).await?;
         }
         let sweeps = self.sent.back().is_some_and(|sent| sent.sync_end.is_some());
+        let full = self.api.config.push.window_bytes;
         let reads = self.running.len() < BATCHES_MAX && self.unacked < self.window && !sweeps;
         tokio::select! {
             biased;
@@ -359,6 +358,7 @@ impl Session<'_> {
                 self.submit(Vec::new());
                 Ok(())
             }
+            () = self.api.push_budget.relieved(), if self.window < full => self.set_window(full, outlet).await,
             line = tokio::time::timeout(self.api.config.push.idle_timeout, lines.next()), if reads => {
                 match line.map_err(|_| silent())?? {
                     Some(line) => self.take(&line, lines, outlet).await,
@@ -438,37 +438,26 @@ impl Session<'_> {
         if ops.is_empty() {
             return Ok(());
         }
-        let permit = self.permit(bytes, outlet).await?;
+        let room = self.room(bytes, outlet).await?;
         self.unacked += bytes;
-        self.sent.push_back(Sent { begins, seq: self.seq, bytes, sync_end, _permit: permit });
+        self.sent.push_back(Sent { begins, seq: self.seq, bytes, sync_end, _room: Some(room) });
         self.submit(ops);
         Ok(())
     }
 
     /// A part of the server's budget for what waits; the pusher is told to slow down if it has to wait.
-    async fn permit(
-        &mut self,
-        bytes: usize,
-        outlet: &mut Outlet,
-    ) -> Result<Option<OwnedSemaphorePermit>, End> {
+    async fn room(&mut self, bytes: usize, outlet: &mut Outlet) -> Result<Part, End> {
         let budget = Arc::clone(&self.api.push_budget);
-        let most = self.api.config.push.bytes_in_flight_max / PERMIT_BYTES;
-        let wanted = bytes.div_ceil(PERMIT_BYTES).clamp(1, most.max(1)) as u32;
-        let full = self.api.config.push.window_bytes;
-        if let Ok(permit) = Arc::clone(&budget).try_acquire_many_owned(wanted) {
-            if self.window < full && budget.available_permits() > most / 2 {
-                self.window = full;
-                outlet.tell(&ServerFrame::Throttle { window: full as u64 }).await?;
-            }
-            return Ok(Some(permit));
+        if let Some(room) = budget.try_take(bytes) {
+            return Ok(room);
         }
         self.api.metrics.push.throttled.inc();
-        let less = (self.window / 2).max(self.api.config.push.frame_bytes_max.min(full));
+        let config = &self.api.config.push;
+        let less = (self.window / 2).max(config.frame_bytes_max.min(config.window_bytes));
         if less < self.window {
-            self.window = less;
-            outlet.tell(&ServerFrame::Throttle { window: less as u64 }).await?;
+            self.set_window(less, outlet).await?;
         }
-        let mut waiting = pin!(budget.acquire_many_owned(wanted));
+        let mut waiting = pin!(budget.take(bytes));
         loop {
             // Batches that are done give their parts back: who waits and holds on to them would wait for
             // others who do the same.
@@ -478,9 +467,14 @@ impl Session<'_> {
                 holder = self.presence.fenced() => return Err(replaced(holder)),
                 () = outlet.closed() => return Err(End::Quiet(PushEnd::Gone)),
                 Some(done) = self.running.next(), if !self.running.is_empty() => self.done(done, outlet).await?,
-                permit = &mut waiting => return Ok(permit.ok()),
+                room = &mut waiting => return Ok(room),
             }
         }
+    }
+
+    async fn set_window(&mut self, bytes: usize, outlet: &mut Outlet) -> Result<(), End> {
+        self.window = bytes;
+        outlet.tell(&ServerFrame::Throttle { window: bytes as u64 }).await
     }
 
     fn submit(&mut self, ops: Vec<Op>) {

@@ -185,15 +185,12 @@ async fn streams_that_share_a_small_budget_wait_and_all_come_to_their_end() {
     }
     assert_eq!(stand.api.metrics.push.throttled.get(), 2);
     gate.set(true);
+    // There is room again, and they are told though they say nothing.
     for (source, pusher) in sources.iter_mut().zip(&mut pushers) {
+        assert_eq!(pusher.until("throttle").await, json!({"type": "throttle", "window": 8 << 20}));
+        pusher.send(source.put("third", "gold"));
         let ack = pusher.settled().await;
         assert_eq!(served(&stand.wire(), source, &ack).await, held(source));
-    }
-    // There is room again.
-    for (source, pusher) in sources.iter_mut().zip(&mut pushers) {
-        pusher.send(source.put("third", "gold"));
-        assert_eq!(pusher.until("throttle").await, json!({"type": "throttle", "window": 8 << 20}));
-        pusher.settled().await;
     }
     drop((pushers, door));
     stand.close().await;
