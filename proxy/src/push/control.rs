@@ -63,7 +63,9 @@ impl Control<'_> {
         let version = match frame {
             ClientFrame::Catalog(types) => {
                 let push = Push::Catalog { shard: self.shard.clone(), term: self.term, types };
+                self.presence.reads(false);
                 let pushed = self.api.store.push(push).await.map_err(|error| store_error(&error))?;
+                self.presence.reads(true);
                 if pushed.verdict != Verdict::Done {
                     return Err(fenced(&pushed));
                 }

@@ -1,8 +1,8 @@
 //! Who was heard when: the one part of fencing that needs a clock (D32).
 //!
 //! A holder may be replaced when nothing was heard of it on any stream of the shard for
-//! [`PushConfig::silence`], when it said goodbye, or when another claims to take over. Terms themselves
-//! are the store's.
+//! [`PushConfig::silence`], when it said goodbye, or when another claims to take over. Whom the server does
+//! not listen to, because its store is slow, counts as heard. Terms themselves are the store's.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,6 +27,8 @@ struct Heard {
     holder: watch::Sender<Holder>,
     at: Instant,
     gone: bool,
+    /// Streams of the holder that the server does not read.
+    unread: usize,
     taken_over: Option<Instant>,
     streams: usize,
 }
@@ -45,6 +47,8 @@ pub(crate) struct Attached<'a> {
     presence: &'a Presence,
     shard: Box<str>,
     term: u64,
+    /// Whether the server reads the stream.
+    reads: bool,
     current: watch::Receiver<Holder>,
 }
 
@@ -68,7 +72,10 @@ impl Presence {
             return Ok(tenure.term);
         }
         let left = |since: Instant, time: Duration| time.saturating_sub(since.elapsed());
-        let silent_in = left(heard.map_or(self.opened, |heard| heard.at), config.silence);
+        let silent_in = match heard {
+            Some(heard) if heard.unread > 0 => config.silence,
+            heard => left(heard.map_or(self.opened, |heard| heard.at), config.silence),
+        };
         let takeover_in = shards
             .get(shard)
             .and_then(|heard| heard.taken_over)
@@ -87,6 +94,7 @@ impl Presence {
             holder: watch::Sender::default(),
             at: now,
             gone: false,
+            unread: 0,
             taken_over: None,
             streams: 0,
         });
@@ -100,10 +108,14 @@ impl Presence {
             if changed && took_over {
                 heard.taken_over = Some(now);
             }
+            if changed {
+                heard.unread = 0;
+            }
             (heard.at, heard.gone) = (now, false);
         }
         heard.streams += 1;
-        Attached { presence: self, shard: shard.into(), term, current: heard.holder.subscribe() }
+        let current = heard.holder.subscribe();
+        Attached { presence: self, shard: shard.into(), term, reads: true, current }
     }
 
     /// Seconds since something was heard of the holder of a term, and its open streams.
@@ -118,6 +130,17 @@ impl Attached<'_> {
     /// Something was heard.
     pub(crate) fn heard(&self) {
         self.note(|heard| heard.at = Instant::now());
+    }
+
+    /// Whether the server reads the stream from now on: what is not read cannot be heard.
+    pub(crate) fn reads(&mut self, reads: bool) {
+        if std::mem::replace(&mut self.reads, reads) == reads {
+            return;
+        }
+        self.note(|heard| {
+            heard.at = Instant::now();
+            heard.unread = if reads { heard.unread - 1 } else { heard.unread + 1 };
+        });
     }
 
     /// The holder goes away in order: another may follow at once.
@@ -144,6 +167,7 @@ impl Attached<'_> {
 
 impl Drop for Attached<'_> {
     fn drop(&mut self) {
+        self.reads(true);
         let mut shards = self.presence.shards.lock();
         if let Some(heard) = shards.get_mut(&self.shard) {
             heard.streams -= 1;
@@ -189,5 +213,36 @@ mod tests {
         drop(first);
         assert_eq!(presence.of("amber", 3), Some((Duration::ZERO, 2)));
         drop(third);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d32_whom_the_server_does_not_read_is_not_silent() {
+        let presence = Presence::new();
+        let mut first = presence.attach("amber", &tenure(1), false);
+        let mut other = presence.attach("amber", &tenure(1), false);
+        first.reads(false);
+        first.reads(false);
+        other.reads(false);
+        other.reads(true);
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert_eq!(wait(&presence, 1, false), Err(15));
+        assert_eq!(wait(&presence, 1, true), Ok(1), "a takeover needs no silence");
+        first.reads(true);
+        tokio::time::advance(Duration::from_secs(14)).await;
+        assert_eq!(wait(&presence, 1, false), Err(1), "it is read again");
+        // It ends while it is not read; and of an older term it says nothing of the next holder.
+        first.reads(false);
+        drop(first);
+        tokio::time::advance(Duration::from_secs(15)).await;
+        assert_eq!(wait(&presence, 1, false), Ok(1));
+        other.reads(false);
+        let mut next = presence.attach("amber", &tenure(2), false);
+        next.reads(false);
+        drop(other);
+        tokio::time::advance(Duration::from_secs(15)).await;
+        assert_eq!(wait(&presence, 2, false), Err(15));
+        drop(next);
+        tokio::time::advance(Duration::from_secs(15)).await;
+        assert_eq!(wait(&presence, 2, false), Ok(2));
     }
 }

@@ -214,7 +214,7 @@ async fn open<'a>(
     cell: CellType,
     hello: &Hello,
     term: u64,
-    presence: Attached<'a>,
+    mut presence: Attached<'a>,
 ) -> Result<(Begun<'a>, ServerFrame), End> {
     let name = CellName::new(&cell.shard, cell.name.clone());
     let described = PushedType {
@@ -224,6 +224,7 @@ async fn open<'a>(
     };
     let source = hello.source.as_str().into();
     let open = Open { cell: name.clone(), term, source, source_head: hello.source_head, described };
+    presence.reads(false);
     let opened = api.store.push(Push::Open(open)).await.map_err(|error| store_error(&error))?;
     let reason = match &opened.verdict {
         Verdict::Done => None,
@@ -345,6 +346,7 @@ impl Session<'_> {
         let sweeps = self.sent.back().is_some_and(|sent| sent.sync_end.is_some());
         let full = self.api.config.push.window_bytes;
         let reads = self.running.len() < BATCHES_MAX && self.unacked < self.window && !sweeps;
+        self.presence.reads(reads);
         tokio::select! {
             biased;
             () = self.api.drained() => Err(draining()),
@@ -457,6 +459,7 @@ impl Session<'_> {
         if less < self.window {
             self.set_window(less, outlet).await?;
         }
+        self.presence.reads(false);
         let mut waiting = pin!(budget.take(bytes));
         loop {
             // Batches that are done give their parts back: who waits and holds on to them would wait for

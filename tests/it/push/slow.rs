@@ -159,6 +159,37 @@ async fn d31_a_slow_store_holds_up_the_pusher_within_its_window_and_no_reader() 
     stand.close().await;
 }
 
+/// What the server does not read it cannot hear. Another stream, which it does read, is the clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn d32_a_stream_that_the_store_holds_up_neither_ends_nor_counts_as_silent() {
+    let push = PushConfig {
+        silence: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(3),
+        ..PushConfig::default()
+    };
+    let (_directory, gate, stand) = gated(push).await;
+    let door = Door::http2(&stand).await;
+    let mut source = Source::roles("amber").with(&["a"]);
+    let mut pusher = door.synced(&source, "i1").await;
+    gate.set(false);
+    for (name, batches) in [("b", 1), ("c", 2), ("d", 3), ("e", 4)] {
+        pusher.send(source.put(name, "gold"));
+        gate.holds(batches).await;
+    }
+    pusher.send(source.put("f", "gold"));
+    // It begins when the other is not read any more, and is over after longer than anybody may be silent.
+    let (mut clock, _) = door.cell(&Source::exports("amber"), "i1").await;
+    assert_eq!(clock.refused().await.0, 504);
+    let (_, held_up) = door.control("amber", "i2").await;
+    assert_eq!(held_up["status"]["code"], 409, "the holder is not silent: {held_up}");
+    gate.set(true);
+    let ack = pusher.settled().await;
+    assert_eq!(served(&stand.wire(), &source, &ack).await, held(&source));
+    assert_eq!(ends(&stand, PushEnd::Silent), 1, "the clock");
+    drop((pusher, clock, door));
+    stand.close().await;
+}
+
 /// Streams that hold parts of the budget and wait for more must not wait for each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_that_share_a_small_budget_wait_and_all_come_to_their_end() {
