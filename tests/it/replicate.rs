@@ -1,6 +1,8 @@
 //! The replicator between two servers of this product: one is the source, as any API server would be, one
 //! is the cache.
 
+mod lagging;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
