@@ -35,6 +35,8 @@ struct Seen {
     listing: Option<View>,
     /// Uids of objects that were there and then were not.
     vanished: BTreeSet<String>,
+    /// Events in their order: key, uid, and whether it is a deletion.
+    events: Vec<(Key, String, bool)>,
     lists: usize,
     errors: usize,
     /// What must never happen.
@@ -101,6 +103,34 @@ impl Informer {
         lost.map(|uid| format!("informer {}: {uid}", self.name)).collect()
     }
 
+    /// Events so far.
+    pub(crate) fn events(&self) -> usize {
+        self.seen.lock().events.len()
+    }
+
+    /// Of a shard that was wiped: what must not be between the events after the first `from`. Nothing that
+    /// the source had before goes before everything that it listed has come (D33).
+    pub(crate) fn swept_early(
+        &self,
+        from: usize,
+        before: &BTreeSet<String>,
+        listed: &View,
+    ) -> Option<String> {
+        let seen = self.seen.lock();
+        let events = &seen.events[from..];
+        // A name that is used again is another object's at once.
+        let swept = |(key, uid, deleted): &(Key, String, bool)| {
+            *deleted && before.contains(uid) && !listed.contains_key(key)
+        };
+        let Some(first) = events.iter().position(swept) else {
+            return Some(format!("{}: nothing was swept", self.name));
+        };
+        let came: BTreeSet<_> =
+            events[..first].iter().filter(|event| !event.2).map(|event| &*event.1).collect();
+        let late = listed.values().find(|object| !came.contains(&*object.uid));
+        late.map(|object| format!("{}: {:?} went before {} came", self.name, events[first], object.uid))
+    }
+
     /// Lists and errors so far.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let seen = self.seen.lock();
@@ -131,6 +161,7 @@ impl Seen {
             Event::Apply(object) => {
                 let (key, object) = read(object);
                 self.check(&key, &object);
+                self.events.push((key.clone(), object.uid.clone(), false));
                 if let Some(old) = self.objects.get(&key)
                     && old.uid != object.uid
                 {
@@ -140,6 +171,7 @@ impl Seen {
             }
             Event::Delete(object) => {
                 let (key, object) = read(object);
+                self.events.push((key.clone(), object.uid.clone(), true));
                 match self.objects.remove(&key) {
                     Some(old) => drop(self.vanished.insert(old.uid)),
                     None => self.wrong.push(format!("{key:?} ({}) was deleted twice", object.uid)),

@@ -27,6 +27,7 @@ mod stand;
 mod view;
 mod wire;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,13 +66,7 @@ async fn eventually<T>(what: &str, look: impl AsyncFn() -> Result<T, String>) ->
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cache_equals_its_sources_whatever_was_killed() {
-    let Some(reference) = std::env::var_os("SHARDCACHE_REFERENCE_BIN") else {
-        eprintln!(
-            "SKIPPED: replication: SHARDCACHE_REFERENCE_BIN does not name the binary of tests/reference"
-        );
-        return;
-    };
-    let mut run = Run::start(Path::new(&reference)).await;
+    let Some(mut run) = Run::start(true, usize::MAX).await else { return };
     run.filled().await;
     run.barriers_of_idle_types_are_answered().await;
     run.leaders_are_killed_and_paused().await;
@@ -79,6 +74,16 @@ async fn the_cache_equals_its_sources_whatever_was_killed() {
     run.a_source_is_killed().await;
     run.leaders_hand_over().await;
     run.history_is_compacted_meanwhile().await;
+    run.a_source_is_wiped().await;
+    run.end().await;
+}
+
+/// Without an election one replica pushes and the other one is refused, and stands by; what numbers mean is
+/// the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d35_a_wiped_source_is_a_new_generation_without_an_election_too() {
+    let Some(mut run) = Run::start(false, 2_000).await else { return };
+    run.filled().await;
     run.a_source_is_wiped().await;
     run.end().await;
 }
@@ -100,13 +105,21 @@ struct Run {
 }
 
 impl Run {
-    async fn start(reference: &Path) -> Self {
+    /// With at most so many objects; `None`, and a line that says so, without sources to push from.
+    async fn start(elects: bool, most: usize) -> Option<Self> {
+        let Some(reference) = std::env::var_os("SHARDCACHE_REFERENCE_BIN") else {
+            eprintln!(
+                "SKIPPED: replication: SHARDCACHE_REFERENCE_BIN does not name the binary of tests/reference"
+            );
+            return None;
+        };
         let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
         let objects = number("SHARDCACHE_REPLICATION_OBJECTS").unwrap_or(20_000) as usize;
+        let objects = objects.min(most);
         let seed = number("SHARDCACHE_SEED").unwrap_or(1);
         eprintln!("SHARDCACHE_SEED={seed}");
         let began = Instant::now();
-        let stand = Stand::start(reference).await;
+        let stand = Stand::start(Path::new(&reference), elects).await;
         let cache = &stand.cache_server;
         let (lists, streams) = (watcher::Config::default, || watcher::Config::default().streaming_lists());
         let informers = KINDS.iter().flat_map(|kind| {
@@ -122,7 +135,7 @@ impl Run {
         let count = (objects / (KINDS.len() * SHARDS.len())).max(1);
         let (book, lists) = (Book::default(), Vec::new());
         let run = Self { stand, informers, lists, book, terms, count, seed, churned: 0, began, phase: began };
-        run.timed("everything is started")
+        Some(run.timed("everything is started"))
     }
 
     /// One source is filled before its replicators come, the other while they are there.
@@ -264,9 +277,16 @@ impl Run {
     /// A source that lost its disk is another source under the same name, whose versions begin again.
     async fn a_source_is_wiped(&mut self) {
         let before = Status::of(&self.stand.cache_server, SHARDS[0]).await.expect("it runs");
+        let mut old = BTreeSet::new();
         for kind in &KINDS {
             let all = self.source(0, kind).await.expect("it runs");
-            self.book.lock().extend(all.into_values().map(|object| object.uid));
+            old.extend(all.into_values().map(|object| object.uid));
+        }
+        self.book.lock().extend(old.iter().cloned());
+        let seen: Vec<_> = self.informers.iter().map(Informer::events).collect();
+        // Nobody looks before it has something again.
+        for replica in &self.stand.replicas[0] {
+            replica.signal("-STOP");
         }
         self.stand.references[0].kill();
         let empty = self.stand.directory.path().join("wiped");
@@ -274,6 +294,16 @@ impl Run {
         self.stand.references[0].listen("-listen").await;
         let few = (self.count / 100).clamp(1, 50);
         churn::fill(&self.stand.sources[0], few).await;
+        let mut new = Vec::new();
+        for kind in &KINDS {
+            let view = self.source(0, kind).await.expect("it runs");
+            let newest = view.values().map(|object| object.version).max();
+            assert!(newest < Some(before.position(kind)), "versions begin again: {newest:?}");
+            new.push(view);
+        }
+        for replica in &self.stand.replicas[0] {
+            replica.signal("-CONT");
+        }
         let after = async || {
             let status = Status::of(&self.stand.cache_server, SHARDS[0]).await?;
             let is_new = KINDS.iter().all(|kind| status.generation(kind) > before.generation(kind));
@@ -284,6 +314,10 @@ impl Run {
         churn.more(50).await;
         self.stop(churn).await;
         self.check("a source is wiped").await;
+        for (informer, from) in self.informers.iter().zip(seen).filter(|(one, _)| one.shard != SHARDS[1]) {
+            let at = KINDS.iter().position(|kind| kind.plural == informer.kind.plural).expect("one of them");
+            assert_eq!(informer.swept_early(from, &old, &new[at]), None);
+        }
     }
 
     async fn end(self) {

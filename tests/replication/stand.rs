@@ -23,8 +23,8 @@ pub(crate) struct Stand {
 }
 
 impl Stand {
-    /// Starts the servers, and no replicator.
-    pub(crate) async fn start(reference: &Path) -> Self {
+    /// Starts the servers, and no replicator; whether those elect a leader.
+    pub(crate) async fn start(reference: &Path, elects: bool) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let root = directory.path();
         let data = |name: &str| root.join(name).display().to_string();
@@ -54,7 +54,6 @@ impl Stand {
                     &source.server.base,
                     "--cache-url",
                     &format!("{}/services/cache", cache_server.base),
-                    "--leader-election",
                     "--listen",
                     "127.0.0.1:0",
                     "--identity",
@@ -62,6 +61,7 @@ impl Stand {
                 ]
                 .map(str::to_owned)
                 .into();
+                arguments.extend(elects.then(|| "--leader-election".to_owned()));
                 for kind in &KINDS {
                     arguments.extend(["--resource".to_owned(), format!("{GROUP}/v1/{}", kind.plural)]);
                 }
