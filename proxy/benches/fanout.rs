@@ -8,7 +8,6 @@
 
 #![expect(clippy::print_stdout, reason = "a bench reports on stdout")]
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,9 +20,8 @@ use shardcache_proxy::scope::{Part, Scope};
 use shardcache_proxy::selector::LabelSelector;
 use shardcache_proxy::types::Types;
 use shardcache_storage::{
-    Action, BackupReport, Change, Commit, Draft, Guard, Health, Key, Lineage, LogPage, MemoryStore, Opening,
-    PLACEHOLDER, Push, Pushed, ReadLimit, Receipt, Revision, Spans, State, StorageError, Store, Subscription,
-    TypeName,
+    Action, Change, Commit, Draft, Guard, Key, MemoryStore, Opening, PLACEHOLDER, Push, Pushed, Receipt,
+    Revision, Spans, State, StorageError, Store, Subscription, TypeName,
 };
 use tokio::sync::mpsc;
 
@@ -223,29 +221,5 @@ impl Store for Recording {
         Subscription { state: self.state.clone(), commits }
     }
 
-    fn lineage(&self) -> Arc<Lineage> {
-        self.store.lineage()
-    }
-
-    fn events(
-        &self,
-        type_name: &TypeName,
-        after: Revision,
-        up_to: Revision,
-        limit: ReadLimit,
-    ) -> BoxFuture<'static, Result<LogPage, StorageError>> {
-        self.store.events(type_name, after, up_to, limit)
-    }
-
-    fn backup(&self, to: PathBuf) -> BoxFuture<'static, Result<BackupReport, StorageError>> {
-        self.store.backup(to)
-    }
-
-    fn health(&self) -> Health {
-        self.store.health()
-    }
-
-    fn close(&self) -> BoxFuture<'static, Result<(), StorageError>> {
-        self.store.close()
-    }
+    shardcache_storage::delegate_store!(store: lineage, events, backup, health, close);
 }

@@ -65,6 +65,70 @@ pub trait Store: Send + Sync + 'static {
     fn close(&self) -> BoxFuture<'static, Result<(), StorageError>>;
 }
 
+/// In an implementation of [`Store`] that stands before another one: the methods that it leaves to that one,
+/// which is in the field that is named first. `delegate_store!(inner: push, lineage, close);`
+#[macro_export]
+macro_rules! delegate_store {
+    (@ $to:tt commit) => {
+        fn commit(
+            &self,
+            changes: Vec<$crate::Change>,
+        ) -> ::futures::future::BoxFuture<'static, Result<$crate::Receipt, $crate::StorageError>> {
+            self.$to.commit(changes)
+        }
+    };
+    (@ $to:tt push) => {
+        fn push(
+            &self,
+            push: $crate::Push,
+        ) -> ::futures::future::BoxFuture<'static, Result<$crate::Pushed, $crate::StorageError>> {
+            self.$to.push(push)
+        }
+    };
+    (@ $to:tt subscribe) => {
+        fn subscribe(&self) -> $crate::Subscription {
+            self.$to.subscribe()
+        }
+    };
+    (@ $to:tt lineage) => {
+        fn lineage(&self) -> ::std::sync::Arc<$crate::Lineage> {
+            self.$to.lineage()
+        }
+    };
+    (@ $to:tt events) => {
+        fn events(
+            &self,
+            type_name: &$crate::TypeName,
+            after: $crate::Revision,
+            up_to: $crate::Revision,
+            limit: $crate::ReadLimit,
+        ) -> ::futures::future::BoxFuture<'static, Result<$crate::LogPage, $crate::StorageError>> {
+            self.$to.events(type_name, after, up_to, limit)
+        }
+    };
+    (@ $to:tt backup) => {
+        fn backup(
+            &self,
+            to: ::std::path::PathBuf,
+        ) -> ::futures::future::BoxFuture<'static, Result<$crate::BackupReport, $crate::StorageError>> {
+            self.$to.backup(to)
+        }
+    };
+    (@ $to:tt health) => {
+        fn health(&self) -> $crate::Health {
+            self.$to.health()
+        }
+    };
+    (@ $to:tt close) => {
+        fn close(&self) -> ::futures::future::BoxFuture<'static, Result<(), $crate::StorageError>> {
+            self.$to.close()
+        }
+    };
+    ($to:tt: $($method:ident),+) => {
+        $($crate::delegate_store!(@ $to $method);)+
+    };
+}
+
 /// The start of following a store.
 #[derive(Debug)]
 pub struct Subscription {

@@ -1,15 +1,13 @@
 //! What the cache's tests share: small objects, a store in memory, and a reflector stepped by hand.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
 use shardcache_storage::{
-    Action, BackupReport, Change, Draft, Event, Guard, Health, Key, Lineage, LogPage, MemoryStore, Object,
-    Opening, PLACEHOLDER, Push, Pushed, ReadLimit, Receipt, ResourceVersion, Revision, Span, Spans, State,
-    StorageError, Store, Subscription, Tag, TypeName,
+    Action, Change, Draft, Event, Guard, Key, LogPage, MemoryStore, Object, Opening, PLACEHOLDER, ReadLimit,
+    ResourceVersion, Revision, Span, Spans, State, StorageError, Store, Tag, TypeName,
 };
 
 use super::{CacheConfig, Reflector, Snapshot, WatchCache, WatchStep, Watcher};
@@ -108,22 +106,6 @@ struct Observed {
 }
 
 impl Store for Observed {
-    fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
-        self.store.commit(changes)
-    }
-
-    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
-        self.store.push(push)
-    }
-
-    fn subscribe(&self) -> Subscription {
-        self.store.subscribe()
-    }
-
-    fn lineage(&self) -> Arc<Lineage> {
-        self.store.lineage()
-    }
-
     fn events(
         &self,
         type_name: &TypeName,
@@ -138,17 +120,7 @@ impl Store for Observed {
         self.store.events(type_name, after, up_to, limit)
     }
 
-    fn backup(&self, to: PathBuf) -> BoxFuture<'static, Result<BackupReport, StorageError>> {
-        self.store.backup(to)
-    }
-
-    fn health(&self) -> Health {
-        self.store.health()
-    }
-
-    fn close(&self) -> BoxFuture<'static, Result<(), StorageError>> {
-        self.store.close()
-    }
+    shardcache_storage::delegate_store!(store: commit, push, subscribe, lineage, backup, health, close);
 }
 
 /// A new store in memory.

@@ -9,10 +9,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::json;
 use shardcache_proxy::access::{Access, Identity};
 use shardcache_proxy::cache::CacheConfig;
-use shardcache_storage::{
-    BackupReport, Change, Health, Lineage, LogPage, MemoryStore, Opening, Push, Pushed, ReadLimit, Receipt,
-    Revision, StorageError, Store, Subscription, TypeName,
-};
+use shardcache_storage::{BackupReport, Lineage, MemoryStore, Opening, Revision, StorageError, Store};
 
 use crate::world::{Answer, WIDGETS, World, request, serve};
 
@@ -32,31 +29,9 @@ impl Odd {
 }
 
 impl Store for Odd {
-    fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
-        self.store.commit(changes)
-    }
-
-    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
-        self.store.push(push)
-    }
-
-    fn subscribe(&self) -> Subscription {
-        self.store.subscribe()
-    }
-
     fn lineage(&self) -> Arc<Lineage> {
         assert!(!self.broken.load(Ordering::Relaxed), "broken on purpose");
         self.store.lineage()
-    }
-
-    fn events(
-        &self,
-        type_name: &TypeName,
-        after: Revision,
-        up_to: Revision,
-        limit: ReadLimit,
-    ) -> BoxFuture<'static, Result<LogPage, StorageError>> {
-        self.store.events(type_name, after, up_to, limit)
     }
 
     fn backup(&self, to: PathBuf) -> BoxFuture<'static, Result<BackupReport, StorageError>> {
@@ -67,13 +42,7 @@ impl Store for Odd {
         })
     }
 
-    fn health(&self) -> Health {
-        self.store.health()
-    }
-
-    fn close(&self) -> BoxFuture<'static, Result<(), StorageError>> {
-        self.store.close()
-    }
+    shardcache_storage::delegate_store!(store: commit, push, subscribe, events, health, close);
 }
 
 fn contents() -> Vec<u8> {

@@ -19,7 +19,6 @@
 //! Nothing here has a time to live, validates deletions or counts keys as etcd does, so
 //! `GuaranteedUpdateWithTTL`, `ValidateDeletion…`, `KeySchema` and `Stats` have nothing to say.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,10 +27,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use shardcache_proxy::cache::CacheConfig;
-use shardcache_storage::{
-    BackupReport, Change, Health, Lineage, LogPage, MemoryStore, Opening, Push, Pushed, ReadLimit, Receipt,
-    Revision, StorageError, Store, Subscription, TypeName,
-};
+use shardcache_storage::{LogPage, MemoryStore, Opening, ReadLimit, Revision, StorageError, Store, TypeName};
 
 use crate::world::{WIDGETS, World, names, put, serve};
 
@@ -170,19 +166,6 @@ struct Unreadable {
 }
 
 impl Store for Unreadable {
-    fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
-        self.inner.commit(changes)
-    }
-    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
-        self.inner.push(push)
-    }
-
-    fn subscribe(&self) -> Subscription {
-        self.inner.subscribe()
-    }
-    fn lineage(&self) -> Arc<Lineage> {
-        self.inner.lineage()
-    }
     fn events(
         &self,
         type_name: &TypeName,
@@ -195,15 +178,8 @@ impl Store for Unreadable {
         }
         self.inner.events(type_name, after, up_to, limit)
     }
-    fn backup(&self, to: PathBuf) -> BoxFuture<'static, Result<BackupReport, StorageError>> {
-        self.inner.backup(to)
-    }
-    fn health(&self) -> Health {
-        self.inner.health()
-    }
-    fn close(&self) -> BoxFuture<'static, Result<(), StorageError>> {
-        self.inner.close()
-    }
+
+    shardcache_storage::delegate_store!(inner: commit, push, subscribe, lineage, backup, health, close);
 }
 
 /// `WatchError`, `WatchErrorIsBlockingFurtherEvents`.

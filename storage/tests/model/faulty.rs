@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use shardcache_storage::{
-    BackupReport, Change, Event, Guard, Health, Lineage, LogPage, MemoryStore, Opening, Push, Pushed,
-    ReadLimit, Receipt, Revision, StorageError, Store, Subscription, TypeName,
+    Change, Event, Guard, Lineage, LogPage, MemoryStore, Opening, ReadLimit, Receipt, Revision, StorageError,
+    Store, Subscription, TypeName,
 };
 
 use crate::world::Engine;
@@ -123,10 +123,6 @@ impl<const N: usize> Store for Faulty<N> {
         }
     }
 
-    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
-        self.0.push(push)
-    }
-
     fn subscribe(&self) -> Subscription {
         let mut subscription = self.0.subscribe();
         if Self::FAULT == Fault::LateState {
@@ -166,17 +162,7 @@ impl<const N: usize> Store for Faulty<N> {
         .boxed()
     }
 
-    fn backup(&self, to: PathBuf) -> BoxFuture<'static, Result<BackupReport, StorageError>> {
-        self.0.backup(to)
-    }
-
-    fn health(&self) -> Health {
-        self.0.health()
-    }
-
-    fn close(&self) -> BoxFuture<'static, Result<(), StorageError>> {
-        self.0.close()
-    }
+    shardcache_storage::delegate_store!(0: push, backup, health, close);
 }
 
 fn spoil(fault: Fault, page: &mut LogPage, limit: ReadLimit) {

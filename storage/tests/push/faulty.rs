@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use shardcache_storage::{
-    Attach, BackupReport, Cell, Change, Digest, Draft, Frames, Health, Key, Lineage, LogPage, MemoryStore,
-    Object, Op, Open, Opening, Push, Pushed, ReadLimit, Receipt, Revision, State, StorageError, Store,
-    Subscription, TypeName, Verdict, entry_digest,
+    Attach, Cell, Change, Digest, Draft, Frames, Key, MemoryStore, Object, Op, Open, Opening, Push, Pushed,
+    Receipt, State, StorageError, Store, TypeName, Verdict, entry_digest,
 };
 
 use crate::SHARD;
@@ -130,7 +129,9 @@ impl<const N: usize> Faulty<N> {
         let tenure = self.state().tenure(SHARD).cloned().unwrap_or_default();
         match Self::FAULT {
             Fault::AnyonesCatalog => term = tenure.term,
-            Fault::GrowingCatalog => types.extend(tenure.catalog.iter().flat_map(|known| known.iter().cloned())),
+            Fault::GrowingCatalog => {
+                types.extend(tenure.catalog.iter().flat_map(|known| known.iter().cloned()));
+            }
             _ => {}
         }
         Push::Catalog { shard: SHARD.into(), term, types }
@@ -289,33 +290,5 @@ impl<const N: usize> Store for Faulty<N> {
         }
     }
 
-    fn subscribe(&self) -> Subscription {
-        self.inner.subscribe()
-    }
-
-    fn lineage(&self) -> Arc<Lineage> {
-        self.inner.lineage()
-    }
-
-    fn events(
-        &self,
-        type_name: &TypeName,
-        after: Revision,
-        up_to: Revision,
-        limit: ReadLimit,
-    ) -> BoxFuture<'static, Result<LogPage, StorageError>> {
-        self.inner.events(type_name, after, up_to, limit)
-    }
-
-    fn backup(&self, to: PathBuf) -> BoxFuture<'static, Result<BackupReport, StorageError>> {
-        self.inner.backup(to)
-    }
-
-    fn health(&self) -> Health {
-        self.inner.health()
-    }
-
-    fn close(&self) -> BoxFuture<'static, Result<(), StorageError>> {
-        self.inner.close()
-    }
+    shardcache_storage::delegate_store!(inner: subscribe, lineage, events, backup, health, close);
 }

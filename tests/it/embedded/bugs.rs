@@ -1,14 +1,10 @@
 //! A store through which bugs of the cache's own components can be brought about.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
-use shardcache_storage::{
-    BackupReport, Change, Health, Lineage, LogPage, Push, Pushed, ReadLimit, Receipt, Revision, StorageError,
-    Store, Subscription, TypeName,
-};
+use shardcache_storage::{Change, Receipt, StorageError, Store, Subscription};
 use tokio::sync::mpsc;
 
 /// Which bugs are planted; each strikes once.
@@ -32,10 +28,6 @@ impl Store for Buggy {
         self.store.commit(changes)
     }
 
-    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
-        self.store.push(push)
-    }
-
     fn subscribe(&self) -> Subscription {
         let Subscription { state, commits: mut from } = self.store.subscribe();
         let (to, commits) = mpsc::channel(4);
@@ -53,29 +45,5 @@ impl Store for Buggy {
         Subscription { state, commits }
     }
 
-    fn lineage(&self) -> Arc<Lineage> {
-        self.store.lineage()
-    }
-
-    fn events(
-        &self,
-        type_name: &TypeName,
-        after: Revision,
-        up_to: Revision,
-        limit: ReadLimit,
-    ) -> BoxFuture<'static, Result<LogPage, StorageError>> {
-        self.store.events(type_name, after, up_to, limit)
-    }
-
-    fn backup(&self, to: PathBuf) -> BoxFuture<'static, Result<BackupReport, StorageError>> {
-        self.store.backup(to)
-    }
-
-    fn health(&self) -> Health {
-        self.store.health()
-    }
-
-    fn close(&self) -> BoxFuture<'static, Result<(), StorageError>> {
-        self.store.close()
-    }
+    shardcache_storage::delegate_store!(store: push, lineage, events, backup, health, close);
 }

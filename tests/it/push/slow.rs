@@ -9,10 +9,7 @@ use serde_json::json;
 use shardcache_proxy::metrics::labels::PushEnd;
 use shardcache_proxy::push::PushConfig;
 use shardcache_proxy::service::ApiConfig;
-use shardcache_storage::{
-    BackupReport, Change, Frames, Health, Lineage, LogPage, Op, Push, Pushed, ReadLimit, Receipt,
-    RedbOptions, RedbStore, Revision, StorageError, Store, Subscription, TypeName, Verdict,
-};
+use shardcache_storage::{Frames, Op, Push, Pushed, RedbOptions, RedbStore, StorageError, Store, Verdict};
 use tokio::sync::watch;
 
 use super::pusher::{Door, ends, held, served};
@@ -67,39 +64,7 @@ impl Store for Gate {
         })
     }
 
-    fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<Receipt, StorageError>> {
-        self.store.commit(changes)
-    }
-
-    fn subscribe(&self) -> Subscription {
-        self.store.subscribe()
-    }
-
-    fn lineage(&self) -> Arc<Lineage> {
-        self.store.lineage()
-    }
-
-    fn events(
-        &self,
-        type_name: &TypeName,
-        after: Revision,
-        up_to: Revision,
-        limit: ReadLimit,
-    ) -> BoxFuture<'static, Result<LogPage, StorageError>> {
-        self.store.events(type_name, after, up_to, limit)
-    }
-
-    fn backup(&self, to: std::path::PathBuf) -> BoxFuture<'static, Result<BackupReport, StorageError>> {
-        self.store.backup(to)
-    }
-
-    fn health(&self) -> Health {
-        self.store.health()
-    }
-
-    fn close(&self) -> BoxFuture<'static, Result<(), StorageError>> {
-        self.store.close()
-    }
+    shardcache_storage::delegate_store!(store: commit, subscribe, lineage, events, backup, health, close);
 }
 
 /// A server behind an open gate.

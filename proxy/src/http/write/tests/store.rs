@@ -1,16 +1,12 @@
 //! What a client is told when the store cannot write; and that answers wait for publication.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
-use shardcache_storage::{
-    BackupReport, Change, Health, Lineage, LogPage, MemoryStore, Opening, Push, Pushed, ReadLimit, Receipt,
-    Revision, StorageError, Store, Subscription, TypeName,
-};
+use shardcache_storage::{Change, MemoryStore, Opening, Receipt, StorageError, Store};
 
 use super::{EXPORTS, Server, at, export};
 use crate::service::ApiConfig;
@@ -43,34 +39,8 @@ impl Store for Failing {
             None => self.inner.commit(changes),
         }
     }
-    fn push(&self, push: Push) -> BoxFuture<'static, Result<Pushed, StorageError>> {
-        self.inner.push(push)
-    }
 
-    fn subscribe(&self) -> Subscription {
-        self.inner.subscribe()
-    }
-    fn lineage(&self) -> Arc<Lineage> {
-        self.inner.lineage()
-    }
-    fn events(
-        &self,
-        type_name: &TypeName,
-        after: Revision,
-        up_to: Revision,
-        limit: ReadLimit,
-    ) -> BoxFuture<'static, Result<LogPage, StorageError>> {
-        self.inner.events(type_name, after, up_to, limit)
-    }
-    fn backup(&self, to: PathBuf) -> BoxFuture<'static, Result<BackupReport, StorageError>> {
-        self.inner.backup(to)
-    }
-    fn health(&self) -> Health {
-        self.inner.health()
-    }
-    fn close(&self) -> BoxFuture<'static, Result<(), StorageError>> {
-        self.inner.close()
-    }
+    shardcache_storage::delegate_store!(inner: push, subscribe, lineage, events, backup, health, close);
 }
 
 #[tokio::test]
