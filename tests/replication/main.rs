@@ -65,7 +65,7 @@ async fn eventually<T>(what: &str, look: impl AsyncFn() -> Result<T, String>) ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cache_equals_its_sources_whatever_was_killed() {
+async fn b016_the_cache_equals_its_sources_whatever_was_killed() {
     let Some(mut run) = Run::start(true, usize::MAX).await else { return };
     run.filled().await;
     run.barriers_of_idle_types_are_answered().await;

@@ -160,6 +160,31 @@ async fn b023_a_late_deletion_does_not_hit_the_objects_successor() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn b025_a_pushed_deletion_carries_its_own_version_and_the_last_content() {
+    let bench = Bench::new().await;
+    let mut source = Source::roles("amber").with(&["a", "b", "c"]);
+    let mut pusher = bench.door.synced(&source, "i1").await;
+    let mut observer = Observer::of(&bench.stand, &source.collection()).await;
+    pusher.send_all([source.put("a", "iron"), source.put("b", "iron"), source.delete("a")]);
+    let ack = pusher.settled().await;
+    let deleted = loop {
+        match observer.watch.expect().await {
+            Step::Deleted(object) => break object,
+            step => assert!(matches!(step, Step::Modified(_) | Step::Bookmark { .. }), "{step:?}"),
+        }
+    };
+    assert_eq!(deleted["metadata"]["labels"]["tier"], "iron");
+    assert_eq!(deleted["metadata"]["resourceVersion"], ack["cacheRV"], "the newest there is");
+    // Who goes on from there is shown nothing again.
+    let from = format!("resourceVersion={}&allowWatchBookmarks=true", ack["cacheRV"].as_str().expect("text"));
+    let mut resumed = bench.stand.wire().watch(&source.collection(), &from).await.expect("watched");
+    let step = resumed.expect().await;
+    assert!(matches!(step, Step::Bookmark { .. }), "{step:?}");
+    drop((pusher, observer, resumed));
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn b031_a_delayed_older_state_neither_overwrites_nor_resurrects() {
     let bench = Bench::new().await;
     let mut source = Source::roles("amber").with(&["a"]);
@@ -189,6 +214,30 @@ async fn b031_a_delayed_older_state_neither_overwrites_nor_resurrects() {
     bench.matches(&source, &ack).await;
     assert_eq!(bench.frames(FrameOutcome::Stale), 1);
     drop((pusher, observer));
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b032_a_pushed_burst_reaches_everyone_in_order() {
+    let bench = Bench::new().await;
+    let names = ["a", "b", "c"];
+    let mut source = Source::roles("amber").with(&names);
+    let mut pusher = bench.door.synced(&source, "i1").await;
+    let mut observers = vec![];
+    for _ in 0..20 {
+        observers.push(Observer::of(&bench.stand, &source.collection_in("*", "*")).await);
+    }
+    let burst: Vec<_> = names.iter().cycle().take(2_000).collect();
+    for name in &burst {
+        pusher.send(source.put(name, "iron"));
+    }
+    let ack = pusher.settled().await;
+    let expected: Vec<_> = burst.iter().map(|name| format!("~{name}")).collect();
+    for observer in &mut observers {
+        assert_eq!(observer.until(&ack).await, expected);
+    }
+    bench.matches(&source, &ack).await;
+    drop((pusher, observers));
     bench.end().await;
 }
 
