@@ -136,7 +136,7 @@ impl Cell {
             // A mirror of a later version is compared with the first progress that follows it.
             Some((mirror, mirrored)) if mirrored > position || mirror.sum() == theirs => {
                 pusher.resume(position, mirror, mirrored);
-                Ok(Feed::watch(&self.source, position))
+                Ok(Feed::watch(&self.source, position, Duration::ZERO))
             }
             _ => Ok(self.begin_list(pusher)),
         }

@@ -69,9 +69,12 @@ impl Feed {
     }
 
     /// The events after a version.
-    pub(super) fn watch(source: &Source, version: u64) -> Self {
+    pub(super) fn watch(source: &Source, version: u64, pause: Duration) -> Self {
         let source = source.clone();
-        let opened = async move { source.watch(version, WATCH_TIME).await };
+        let opened = async move {
+            sleep(pause).await;
+            source.watch(version, WATCH_TIME).await
+        };
         Self::Asked(opened.map(|lines| Ok(Taken::Began(Box::new(lines?)))).boxed())
     }
 }

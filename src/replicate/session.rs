@@ -29,8 +29,9 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 const STILL_EVERY: u32 = 6;
 /// Pause before everything is listed again when that did not help the last time.
 const RESYNC_PAUSE: Duration = Duration::from_secs(5);
-/// Pause before the source is asked again after it failed.
+/// Pause before the source is asked again after it failed; twice as long each time, up to the longest.
 const SOURCE_PAUSE: Duration = Duration::from_secs(1);
+const SOURCE_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A stream after its welcome.
 pub(super) struct Session<'c> {
@@ -55,6 +56,10 @@ pub(super) struct Session<'c> {
     ways: Ways,
     /// When the cache asked for everything again.
     resynced: Option<Instant>,
+    /// When the watch began.
+    began: Instant,
+    /// When the source last failed, and the pause that followed.
+    paused: Option<(Instant, Duration)>,
 }
 
 impl<'c> Session<'c> {
@@ -73,6 +78,8 @@ impl<'c> Session<'c> {
             newest: None,
             ways: Ways::default(),
             resynced: None,
+            began: Instant::now(),
+            paused: None,
         }
     }
 
@@ -256,7 +263,7 @@ impl<'c> Session<'c> {
                     barrier.provider = Provider::MetadataDiff;
                 }
                 // Not the watch that there is: it may still have events of before, which change nothing.
-                self.turn_to(Feed::watch(&self.cell.source, version));
+                self.turn_to(Feed::watch(&self.cell.source, version, Duration::ZERO));
             }
             Ok(Some(_)) if self.ways.differs(self.pusher.position(), now) => {
                 tracing::warn!(%resource, "the source's watch does not tell what the source has: everything is listed");
@@ -288,6 +295,7 @@ impl<'c> Session<'c> {
             },
             Ok(Taken::Began(lines)) => {
                 self.cell.report.phase(&self.cell.resource, Phase::Live);
+                self.began = Instant::now();
                 self.turn_to(Feed::Watch(lines));
             }
             Ok(Taken::Mirror(mirror)) if mirror.as_ref().map(Mirror::sum) == Some(self.pusher.sum()) => {
@@ -300,7 +308,11 @@ impl<'c> Session<'c> {
             Ok(Taken::Ended) if self.pusher.is_syncing() => {
                 return Err(SourceError::Failed("the list broke off".to_owned()).into());
             }
-            Ok(Taken::Ended) => self.turn_to(self.watch()),
+            Ok(Taken::Ended) => {
+                let lasted = self.began.elapsed() >= SOURCE_PAUSE;
+                let pause = if lasted { Duration::ZERO } else { self.pause() };
+                self.turn_to(Feed::watch(&self.cell.source, self.pusher.position(), pause));
+            }
             // A watch of a version that is gone, or a page of a list that took too long.
             Err(SourceError::Expired) => self.begin_list(Duration::ZERO),
             Err(error) => self.broke_off(error)?,
@@ -318,20 +330,31 @@ impl<'c> Session<'c> {
         }
         tracing::warn!(resource = %self.cell.resource, %error, "the source has failed");
         self.cell.report.phase(&self.cell.resource, Phase::Waiting);
+        let pause = self.pause();
         if self.pusher.awaits_list() {
-            self.turn_to(Feed::everything(&self.cell.source, SOURCE_PAUSE));
+            self.turn_to(Feed::everything(&self.cell.source, pause));
             return Ok(());
         }
         let (reader, position) = (self.cell.reader(), self.pusher.position());
         self.turn_to(Feed::Asked(
             async move {
-                sleep(SOURCE_PAUSE).await;
+                sleep(pause).await;
                 let mirror = reader.mirror(Some(position)).await?;
                 Ok(Taken::Mirror(mirror.map(|(mirror, _)| mirror)))
             }
             .boxed(),
         ));
         Ok(())
+    }
+
+    /// A pause before the source is asked again: longer each time, unless it was well in between.
+    fn pause(&mut self) -> Duration {
+        let pause = match self.paused {
+            Some((at, last)) if at.elapsed() < 4 * last => (2 * last).min(SOURCE_PAUSE_MAX),
+            _ => SOURCE_PAUSE,
+        };
+        self.paused = Some((Instant::now(), pause));
+        pause
     }
 
     /// Goes on with another feed. What was to take the old one's place, or to be compared with it, is off.
@@ -356,7 +379,7 @@ impl<'c> Session<'c> {
     }
 
     fn watch(&self) -> Feed {
-        Feed::watch(&self.cell.source, self.pusher.position())
+        Feed::watch(&self.cell.source, self.pusher.position(), Duration::ZERO)
     }
 
     fn page(&mut self, page: &Page) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! The replicator between two servers of this product: one is the source, as any API server would be, one
 //! is the cache.
 
-mod lagging;
+mod stub;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use shardcache_proxy::push::client::Provider;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::checker::Step;
 use crate::harness::Served;
 use crate::wire::{PATIENCE, Wire};
 
@@ -312,6 +313,49 @@ async fn what_stops_matching_a_selector_or_a_rule_is_removed() {
     let patch = json!({"metadata": {"annotations": {"internal.kcp.io/replicate": null}}});
     wire.request(Method::PATCH, &stays, content_type, patch.to_string()).await.expect("answered");
     eventually("it does not any more", async || content(&cache.wire(), COPY).await.is_empty()).await;
+    running.stop().await;
+}
+
+/// A copy without `managedFields` follows every change of the source, one of those alone included, and is
+/// not sent again because they are wanted now.
+#[tokio::test]
+async fn b092_what_is_left_out_makes_no_difference() {
+    let (source, cache) = (Served::start().await, Served::start().await);
+    let (wire, path) = (source.wire(), format!("{SOURCE}{ROLES}/managed"));
+    write(&wire, "managed", "first").await;
+    write(&wire, "other", "first").await;
+    let manage = async |manager: &str| {
+        let mut held: Value = serde_json::from_slice(&wire.get(&path).await.body).expect("JSON");
+        held["metadata"]["managedFields"] = json!([{ "manager": manager, "operation": "Update" }]);
+        let updated = wire.call(Method::PUT, &path, held.to_string()).await;
+        assert_eq!(updated.status, StatusCode::OK, "{updated:?}");
+    };
+    manage("one").await;
+    let prune = Prune { managed_fields: true, last_applied: true };
+    let running = Running::start(Config { prune, ..config(&source, &cache, "one") });
+    running.live().await;
+    converge(&source, &cache).await;
+    let list = cache.wire().list(COPY).await.expect("listed");
+    let copies = || list.items.values();
+    assert!(copies().all(|object| object["metadata"]["managedFields"].is_null()), "{list:?}");
+    let from = format!("resourceVersion={}", list.version);
+    let mut observer = cache.wire().watch(COPY, &from).await.expect("watched");
+    let mut next = async || match observer.expect().await {
+        Step::Modified(object) => object["metadata"].clone(),
+        other => panic!("{other:?}"),
+    };
+    manage("two").await;
+    let seen = next().await;
+    assert_eq!((&seen["name"], &seen["managedFields"]), (&json!("managed"), &Value::Null));
+    converge(&source, &cache).await;
+    running.stop().await;
+    let running = Running::start(config(&source, &cache, "one"));
+    running.live().await;
+    write(&wire, "other", "second").await;
+    assert_eq!(next().await["name"], "other", "nothing else is an event");
+    manage("three").await;
+    assert_eq!(next().await["managedFields"][0]["manager"], "three");
+    converge(&source, &cache).await;
     running.stop().await;
 }
 
