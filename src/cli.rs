@@ -230,6 +230,10 @@ pub struct Settings {
     /// no view over all shards before it has what they push.
     #[arg(long, value_name = "FILE", env = "SHARDCACHE_ROSTER")]
     pub roster: Option<PathBuf>,
+    /// The shard whose cached shards.core.kcp.io name the shards that ought to exist, in place of a file: a
+    /// store that has seen nothing shows no view over all shards before they are there.
+    #[arg(long, value_name = "SHARD", env = "SHARDCACHE_ROSTER_FROM_SHARDS")]
+    pub roster_from_shards: Option<String>,
     /// How long SIGTERM waits for requests and watches to end. [default: 30s]
     #[arg(long, value_name = "TIME", env = "SHARDCACHE_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<Time>,

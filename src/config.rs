@@ -22,6 +22,7 @@ mod roster;
 pub(crate) mod tls;
 mod tokens;
 
+pub use roster::RosterSource;
 pub use tls::TlsConfig;
 
 /// Default of `--data-dir`.
@@ -50,8 +51,8 @@ pub struct Config {
     pub authentication: bool,
     /// Bearer tokens and whom they stand for.
     pub tokens: Vec<(String, Identity)>,
-    /// The shards that ought to exist, if somebody has said so.
-    pub roster: Option<Vec<Box<str>>>,
+    /// Who says which shards ought to exist, if somebody does.
+    pub roster: Option<RosterSource>,
     /// How long shutdown waits for requests and watches.
     pub shutdown_grace: Duration,
     /// Types served everywhere besides the built-in ones.
@@ -164,6 +165,7 @@ pub fn defaults() -> Settings {
         client_ca_file: None,
         token_auth_file: None,
         roster: None,
+        roster_from_shards: None,
         shutdown_grace: Some(Time(Duration::from_secs(30))),
         request_timeout: Some(Time(api.request_timeout)),
         max_body_bytes: Some(Size(api.body_bytes_max as u64)),
@@ -202,6 +204,7 @@ impl Settings {
             client_ca_file,
             token_auth_file,
             roster,
+            roster_from_shards,
             shutdown_grace,
             request_timeout,
             max_body_bytes,
@@ -230,7 +233,7 @@ fn validate(settings: &Settings) -> Result<Config, Failure> {
         Some(path) => tokens::load(path)?,
         None => vec![],
     };
-    let roster = settings.roster.as_deref().map(roster::load).transpose()?;
+    let roster = roster::source(settings)?;
     let listen = set(settings.listen.as_ref());
     check_exposure(listen, tls.as_ref(), settings)?;
     let data_dir = set(settings.data_dir.as_ref());

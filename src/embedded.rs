@@ -40,7 +40,7 @@ use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::{Settings, StorageKind};
-use crate::config::Effective;
+use crate::config::{Effective, RosterSource};
 use crate::failure::Failure;
 use crate::instance::{Instance, InstanceConfig, Opener, Restart};
 use crate::listener;
@@ -292,7 +292,7 @@ impl Builder {
             restart: Restart::WithBackoff,
             read_only_grace: self.read_only_grace.unwrap_or(defaults.read_only_grace),
             opener: self.opener,
-            roster: self.roster,
+            roster: self.roster.map(RosterSource::Names),
             ..defaults
         };
         // First what can be refused at once: no store is opened for an address that is taken.

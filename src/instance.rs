@@ -27,12 +27,14 @@ use shardcache_storage::{Health, StorageError, Store};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
-use crate::config::{Config, StorageConfig};
+use crate::config::{Config, RosterSource, StorageConfig};
 use crate::failure::Failure;
 use crate::telemetry;
 
+mod names;
 mod open;
 mod seed;
 
@@ -59,8 +61,8 @@ pub struct InstanceConfig {
     pub cache: CacheConfig,
     /// Bearer tokens and whom they stand for.
     pub tokens: Vec<(String, Identity)>,
-    /// The shards that ought to exist, if somebody has said so; told to the store before anybody is served.
-    pub roster: Option<Vec<Box<str>>>,
+    /// Who says which shards ought to exist, if somebody does; the store is told before anybody is served.
+    pub roster: Option<RosterSource>,
     /// Types served besides the built-in ones.
     pub types: Vec<TypeInfo>,
     /// What follows a failure.
@@ -212,6 +214,8 @@ struct Running {
     store: Arc<dyn Store>,
     service: ProxyService,
     reflector: JoinHandle<()>,
+    /// Tells the store of names that come later. It has a share in the store, so it must not outlive this.
+    names: Option<AbortOnDropHandle<()>>,
 }
 
 impl Life {
@@ -266,9 +270,12 @@ impl Life {
             () = self.stop.cancelled() => return Ok(()),
             () = self.drain.cancelled() => return Ok(()),
         };
-        if let Some(shards) = &self.config.roster
-            && let Err(failure) = seed::seed(&*opened.store, shards).await
-        {
+        let seeded = match &self.config.roster {
+            Some(RosterSource::Names(shards)) => seed::seed(&*opened.store, shards).await,
+            Some(RosterSource::ShardsOf(_)) => names::begin(&*opened.store).await,
+            None => Ok(()),
+        };
+        if let Err(failure) = seeded {
             drop(opened.store.close().await);
             return Err(failure);
         }
@@ -312,14 +319,22 @@ impl Life {
         let (cache, reflector) =
             WatchCache::open(Arc::clone(&store), &types, self.config.cache.clone(), &metrics);
         let reflector = tokio::spawn(reflector.run());
+        let names = match &self.config.roster {
+            Some(RosterSource::ShardsOf(naming)) => {
+                let follow = names::follow(Arc::clone(&store), cache.clone(), naming.clone());
+                Some(AbortOnDropHandle::new(tokio::spawn(follow)))
+            }
+            _ => None,
+        };
         let api = Api::new(Arc::clone(&store), cache, self.config.api.clone(), metrics, Arc::new(registry));
-        Running { store, service: ProxyService::new(api), reflector }
+        Running { store, service: ProxyService::new(api), reflector, names }
     }
 }
 
 impl Running {
     async fn close(self) {
         self.service.api().drain();
+        drop(self.names);
         if let Err(failure) = self.store.close().await {
             warn!(%failure, "closing the store");
         }

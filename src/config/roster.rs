@@ -1,13 +1,39 @@
-//! The file of `--roster`: one shard name per line, `#` begins a comment.
+//! Who says which shards ought to exist: the file of `--roster`, one name per line, `#` begins a comment; or
+//! the cached shards of one.
 
 use std::path::Path;
 
 use shardcache_proxy::http::path::is_shard_name;
 
+use crate::cli::Settings;
 use crate::failure::Failure;
 
+/// Who says which shards ought to exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RosterSource {
+    /// These.
+    Names(Vec<Box<str>>),
+    /// The `shards.core.kcp.io` of this shard, once it has sent them.
+    ShardsOf(Box<str>),
+}
+
+/// Reads the two settings.
+pub(super) fn source(settings: &Settings) -> Result<Option<RosterSource>, Failure> {
+    match (&settings.roster, &settings.roster_from_shards) {
+        (Some(_), Some(_)) => Err(Failure::usage("--roster and --roster-from-shards: only one of the two")),
+        (Some(path), None) => load(path).map(|shards| Some(RosterSource::Names(shards))),
+        (None, Some(shard)) if is_shard_name(shard) => {
+            Ok(Some(RosterSource::ShardsOf(shard.as_str().into())))
+        }
+        (None, Some(shard)) => {
+            Err(Failure::usage(format!("--roster-from-shards {shard:?}: is not the name of a shard")))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
 /// Reads the file. One without a name is refused: it is more likely cut short than meant.
-pub(super) fn load(path: &Path) -> Result<Vec<Box<str>>, Failure> {
+fn load(path: &Path) -> Result<Vec<Box<str>>, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::file("roster", path, error))?;
     let shards = parse(&text).map_err(|problem| Failure::file("roster", path, problem))?;
     if shards.is_empty() {

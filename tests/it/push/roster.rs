@@ -9,13 +9,15 @@ use serde_json::{Value, json};
 use shardcache::cli::Settings;
 use shardcache::embedded::EmbeddedCache;
 use shardcache::failure::Failure;
-use shardcache_storage::{MemoryStore, Opening, Store, TypeName};
+use shardcache_storage::{MemoryStore, Opening, Role, Store, TypeName};
 
 use super::pusher::Door;
 use super::source::Source;
 use crate::harness::{Served, binary, eventually};
 use crate::stand::{Setting, Stand};
 
+/// What holds the gates until the names are known.
+const STAND_IN: &str = "roster:shards";
 const SHARDS: &str = "/services/cache/admin/shards";
 
 /// A file for `--roster`.
@@ -81,6 +83,44 @@ async fn d42_a_lost_store_is_told_at_its_start_whom_to_wait_for() {
     served.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn d42_the_root_shard_names_whom_to_wait_for() {
+    let settings = Settings { roster_from_shards: Some("root".into()), ..Settings::default() };
+    let served = Served::with(settings).await;
+    assert_eq!(awaited(&served), [STAND_IN], "nobody knows whom to wait for");
+    let door = Door::InProcess(shardcache_proxy::service::ProxyService::new(served.shared_api()));
+    // One that comes before its name does.
+    let beryl = Source::roles("beryl").with(&["a"]);
+    let (pusher, _) = door.cell(&beryl, "i1").await;
+    let mut names = Source::shards("root").with(&["root", "beryl"]);
+    catalog(&door, "root", &names).await;
+    let mut naming = door.synced(&names, "i1").await;
+    // Of root nothing else is awaited: its catalog has the names only.
+    eventually("whom it names is awaited", || async { awaited(&served) == ["beryl"] }).await;
+    assert!(served.api().cache.snapshot().state.member(STAND_IN).is_none());
+    drop(pusher);
+    catalog(&door, "beryl", &beryl).await;
+    drop(door.synced(&beryl, "i1").await);
+    eventually("what was sent is not awaited", || async { awaited(&served) == [""; 0] }).await;
+    naming.send(names.put("coral", "gold"));
+    naming.settled().await;
+    let role = |served: &Served, shard: &str| {
+        served.api().cache.snapshot().state.member(shard).map(|member| member.role)
+    };
+    eventually("a later name joins", || async { role(&served, "coral") == Some(Role::Joining) }).await;
+    drop((naming, door));
+    let served = served.restart().await;
+    assert_eq!(awaited(&served), [""; 0]);
+    assert_eq!(role(&served, STAND_IN), None, "the names are known");
+    // Everything is lost, and root with it.
+    let served = served.wiped().await;
+    assert_eq!(awaited(&served), [STAND_IN]);
+    let (code, text, line) = ctl(&served, &["excuse", STAND_IN]).await;
+    assert_eq!(code, Some(0), "{text} {line}");
+    assert_eq!(awaited(&served), [""; 0]);
+    served.stop().await;
+}
+
 #[test]
 fn d42_a_roster_that_cannot_be_read_exits_64_and_says_where() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -98,6 +138,17 @@ fn d42_a_roster_that_cannot_be_read_exits_64_and_says_where() {
     refused("amber\n\n# x\nBeryl\n", "line 4: \"Beryl\" is not the name of a shard");
     refused("amber, beryl\n", "line 1: \"amber, beryl\" is not the name of a shard");
     refused("# nobody yet\n", "names no shard");
+    for (flags, problem) in [
+        (&["--roster-from-shards", "*"][..], "--roster-from-shards \"*\": is not the name of a shard"),
+        (
+            &["--roster-from-shards", "root", "--roster", "/no/such/file"],
+            "--roster and --roster-from-shards: only one of the two",
+        ),
+    ] {
+        let output = binary().arg("serve").args(flags).output().expect("it can be started");
+        assert_eq!(output.status.code(), Some(64));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("shardcache: {problem}\n"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

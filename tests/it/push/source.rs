@@ -64,6 +64,11 @@ impl Source {
         Self::new(shard, ["apis.kcp.io", "v1alpha2", "apiexports", "APIExport", ""])
     }
 
+    /// The type by which kcp's root shard names all shards.
+    pub(super) fn shards(shard: &'static str) -> Self {
+        Self::new(shard, ["core.kcp.io", "v1alpha1", "shards", "Shard", ""])
+    }
+
     /// A type that only the pusher knows, with namespaces.
     pub(super) fn widgets(shard: &'static str) -> Self {
         Self::new(shard, ["stable.example.io", "v1", "widgets", "Widget", "default"])
