@@ -45,6 +45,7 @@ pub use report::{Phase, Report, TypeReport};
 pub(crate) use run::network;
 pub use run::run;
 pub use selection::{KCP_PREFIX, NotAResource, Preset, Resource, Rule};
+pub use shardcache_proxy::push::client::Provider;
 
 use cell::{Cell, CellError};
 use election::{Candidate, RENEW_TIME, RETRY};

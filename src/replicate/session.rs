@@ -451,11 +451,14 @@ impl<'c> Session<'c> {
 fn newest(cell: &Cell) -> BoxFuture<'static, u64> {
     let (source, resource) = (cell.source.clone(), cell.resource.clone());
     async move {
+        let mut has_failed = false;
         loop {
             match source.head().await {
                 Ok(head) => return head,
+                Err(error) if has_failed => tracing::debug!(%resource, %error, "the source still fails"),
                 Err(error) => tracing::warn!(%resource, %error, "the source does not say how far it is"),
             }
+            has_failed = true;
             sleep(SOURCE_PAUSE).await;
         }
     }

@@ -10,8 +10,9 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use kube::Client;
 use serde_json::{Value, json};
-use shardcache::replicate::{Config, Network, Phase, Prune, Replicator, Report, Resource, Rule, Target};
-use shardcache_proxy::push::client::Provider;
+use shardcache::replicate::{
+    Config, Network, Phase, Provider, Prune, Replicator, Report, Resource, Rule, Target,
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
