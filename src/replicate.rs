@@ -59,7 +59,8 @@ pub struct Config {
     pub shard: String,
     /// Logical cluster of objects that do not say one by the annotation `kcp.io/cluster`.
     pub cluster: String,
-    /// The source.
+    /// The source; a client that does not ask again by itself (`kube::Config::default_retry`), because a
+    /// 504 may say that the source is not at a version, and then another sync is due.
     pub source: Client,
     /// What stands before `/api` and `/apis` at the source; [`KCP_PREFIX`] for a shard of kcp.
     pub prefix: String,

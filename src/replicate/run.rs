@@ -159,6 +159,9 @@ async fn source(arguments: &ReplicateArgs) -> Result<(Client, String), Failure> 
     };
     // A watch may be silent for a minute, and longer where there are no bookmarks.
     config.read_timeout = None;
+    // A 504 may say that the source is not at a version, which no repetition helps with; and what has to be
+    // asked again is asked again with pauses of our own.
+    config.default_retry = false;
     let url = config.cluster_url.to_string();
     let client =
         Client::try_from(config).map_err(|error| Failure::usage(format!("--kubeconfig: {error}")))?;
