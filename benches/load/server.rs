@@ -32,6 +32,15 @@ impl Server {
         Self::spawn(command)
     }
 
+    /// Starts `shardcache replicate` from an API server into a cache; returns when its own port answers.
+    pub(crate) fn replicator(source: SocketAddr, cache: SocketAddr, flags: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shardcache"));
+        command.args(["replicate", "--listen", "127.0.0.1:0", "--log-level", "warn"]);
+        command.args(["--server", &format!("http://{source}")]);
+        command.args(["--cache-url", &format!("http://{cache}/services/cache")]).args(flags);
+        Self::spawn(command)
+    }
+
     /// Starts this benchmark's own binary as a peer.
     pub(crate) fn peer(mode: &str, argument: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this program has a path"));

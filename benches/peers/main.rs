@@ -11,13 +11,17 @@
 
 #[path = "../load/client.rs"]
 mod client;
+mod machine;
 mod measure;
 mod objects;
 mod origin;
+mod page;
 mod pair;
 mod reads;
 mod report;
 mod restart;
+mod scale;
+mod seed;
 #[expect(dead_code, reason = "shared with benches/load, which needs more of it")]
 #[path = "../load/server.rs"]
 mod server;
@@ -29,38 +33,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use origin::Origin;
+pub(crate) use page::PAGE;
 use pair::Pair;
 use report::Outcome;
+pub(crate) use scale::{full_scale, note, print, repetitions, scaled, scaled_rounds};
 use verdict::{Refusal, Row};
-
-/// A work, what it is called in the report, and how many objects of 2 KiB there are before it begins.
-pub(crate) struct Work {
-    pub(crate) name: &'static str,
-    pub(crate) title: &'static str,
-    pub(crate) objects: usize,
-}
-
-/// Works of as many objects stand together: they share the servers.
-pub(crate) const WORKS: [Work; 10] = [
-    Work { name: "list", title: "full LIST, 50k × 2 KiB, `resourceVersion=0`", objects: reads::OBJECTS },
-    Work { name: "gzip", title: "the same, client accepts gzip", objects: reads::OBJECTS },
-    Work { name: "selector", title: "LIST with a label selector that matches 1 %", objects: reads::OBJECTS },
-    Work {
-        name: "watch-list",
-        title: "watch-list of 50k objects, 20 clients at once",
-        objects: reads::OBJECTS,
-    },
-    Work { name: "watchers", title: "1,000 match-all watchers, 1 KiB events", objects: 0 },
-    Work { name: "disjoint", title: "10k watchers on disjoint label selectors, 1 KiB events", objects: 0 },
-    Work { name: "creates", title: "durable creates of 2 KiB", objects: 0 },
-    Work { name: "latency", title: "500 durable writes/s of 1 KiB, one watcher", objects: 0 },
-    Work { name: "memory", title: "100k × 2 KiB at rest, after a restart", objects: restart::OBJECTS },
-    Work {
-        name: "restart",
-        title: "SIGKILL with 100k objects and 1,000 watchers",
-        objects: restart::OBJECTS,
-    },
-];
 
 fn main() -> ExitCode {
     let wanted: Vec<String> =
@@ -80,9 +57,10 @@ fn main() -> ExitCode {
 }
 
 async fn run(wanted: &[String]) -> Result<(), Refusal> {
-    let is_known = |name: &str| name == "report" || WORKS.iter().any(|work| work.name == name);
+    let is_known = |name: &str| name == "report" || PAGE.works.iter().any(|work| work.name == name);
     if let Some(unknown) = wanted.iter().find(|name| !is_known(name)) {
-        let names = WORKS.map(|work| work.name).join(" ");
+        let names: Vec<_> = PAGE.works.iter().map(|work| work.name).collect();
+        let names = names.join(" ");
         return Err(Refusal::Impossible(format!("there is no work {unknown}; there are: {names}")));
     }
     let Some(reference) = std::env::var_os("SHARDCACHE_REFERENCE_BIN").map(PathBuf::from) else {
@@ -95,7 +73,8 @@ async fn run(wanted: &[String]) -> Result<(), Refusal> {
     let origin = Origin::gather(&reference).await?;
     // The servers are kept for the next work if it begins with the same objects.
     let mut standing: Option<(usize, Pair)> = None;
-    for work in WORKS.iter().filter(|work| wanted.is_empty() || wanted.iter().any(|name| name == work.name)) {
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
+    for work in PAGE.works.iter().filter(|work| is_wanted(work.name)) {
         note(&format!("{}: {}", work.name, work.title));
         let kept = standing.take().filter(|(objects, _)| *objects == work.objects && work.objects > 0);
         let mut pair = if let Some((_, pair)) = kept {
@@ -145,40 +124,4 @@ fn raise_open_files() -> Result<(), Refusal> {
     }
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
         .map_err(|error| Refusal::Client(error.into()))
-}
-
-/// Progress, for whoever waits.
-pub(crate) fn note(line: &str) {
-    eprintln!("{line}");
-}
-
-#[expect(clippy::print_stdout, reason = "a benchmark's output is its report")]
-pub(crate) fn print(text: &str) {
-    println!("{text}");
-}
-
-/// What `SHARDCACHE_BENCH_SCALE` makes everything smaller by.
-fn scale() -> f64 {
-    std::env::var("SHARDCACHE_BENCH_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1.0)
-}
-
-/// Whether times count.
-pub(crate) fn full_scale() -> bool {
-    scale() >= 1.0
-}
-
-/// A size under `SHARDCACHE_BENCH_SCALE`, at least 1.
-#[expect(clippy::cast_sign_loss, reason = "sizes are never negative")]
-pub(crate) fn scaled(full: usize) -> usize {
-    ((full as f64 * scale().min(1.0)) as usize).max(1)
-}
-
-/// How often something is repeated within a turn: as sizes.
-pub(crate) fn repetitions(full: usize) -> usize {
-    scaled(full)
-}
-
-/// Rounds: one is enough to try the harness.
-pub(crate) fn scaled_rounds(full: usize) -> usize {
-    if full_scale() { full } else { 1 }
 }

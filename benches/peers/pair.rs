@@ -1,21 +1,16 @@
 //! The two servers: real binaries with their stores on the same disk, and what differs in how they are asked.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::try_join_all;
 
 use crate::client::Client;
-use crate::full_scale;
-use crate::objects::{COLLECTION, OBJECT_BYTES, object};
+use crate::machine::{Stand, settled};
+use crate::objects::COLLECTION;
+use crate::seed::{post, seed, version_of};
 use crate::server::Server;
 use crate::verdict::{Refusal, equal};
-
-/// Connections that fill a store.
-const SEEDERS: usize = 64;
-/// Resident memory is settled when it moves less than this part in a second.
-const SETTLED: f64 = 0.005;
-const SETTLE_MAX: Duration = Duration::from_secs(30);
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,17 +123,17 @@ impl Peer {
 
     /// Resident memory, once it does not move any more or after half a minute.
     pub(crate) async fn settled_rss(&self) -> u64 {
-        let began = Instant::now();
-        let mut before = self.server.rss();
-        loop {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let now = self.server.rss();
-            let moved = now.abs_diff(before) as f64 / before.max(1) as f64;
-            if moved < SETTLED || began.elapsed() > SETTLE_MAX || !full_scale() {
-                return now;
-            }
-            before = now;
-        }
+        settled(|| self.server.rss()).await
+    }
+}
+
+impl Stand for Pair {
+    fn cpu_seconds(&self) -> f64 {
+        self.ours.server.cpu_seconds() + self.theirs.server.cpu_seconds()
+    }
+
+    fn foreign(&mut self) -> &mut f64 {
+        &mut self.foreign
     }
 }
 
@@ -157,17 +152,7 @@ impl Pair {
     /// Writes objects of 2 KiB to both until they hold `count`; `owner` makes a label of the number.
     pub(crate) async fn fill(&mut self, count: usize, owners: usize) -> Result<(), Refusal> {
         for peer in [&self.ours, &self.theirs] {
-            let filled = self.filled;
-            try_join_all((0..SEEDERS).map(async |seeder| {
-                let mut client = peer.connect().await?;
-                for number in (filled + seeder..count).step_by(SEEDERS) {
-                    let owner = (number % owners).to_string();
-                    let body = object(&format!("export-{number}"), number, &owner, OBJECT_BYTES);
-                    peer.create(&mut client, &body).await?;
-                }
-                Ok::<_, Refusal>(())
-            }))
-            .await?;
+            seed(peer.server.address, &peer.side.writes(), self.filled..count, owners).await?;
         }
         self.filled = count;
         self.compare(&format!("{count} objects written"), count).await
@@ -178,27 +163,4 @@ impl Pair {
         let (ours, theirs) = (self.ours.list("").await?, self.theirs.list("").await?);
         equal(what, &ours, &theirs, count)
     }
-}
-
-/// Creates an object; anything but 201 is an error.
-pub(crate) async fn post(client: &mut Client, path: &str, body: &[u8]) -> Result<(), Refusal> {
-    match client.send("POST", path, body).await?.code {
-        201 => Ok(()),
-        code => Err(Refusal::Client(std::io::Error::other(format!("POST {path}: {code}")))),
-    }
-}
-
-/// The version of a list.
-pub(crate) fn version_of(list: &[u8]) -> Result<String, Refusal> {
-    #[derive(serde::Deserialize)]
-    struct List {
-        metadata: Metadata,
-    }
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata {
-        resource_version: String,
-    }
-    let list: List = serde_json::from_slice(list).map_err(std::io::Error::from)?;
-    Ok(list.metadata.resource_version)
 }

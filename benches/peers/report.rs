@@ -8,7 +8,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::origin::Origin;
 use crate::verdict::{FOREIGN_MAX, Goal, Refusal, Row, SPREAD_MAX, median};
-use crate::{WORKS, Work, full_scale, note, print, scaled};
+use crate::{PAGE, full_scale, note, print, scaled};
+
+/// What is measured, and what stands on its page beside the numbers.
+pub(crate) struct Page {
+    /// Of the file in `docs/benchmarks`, and of the directory that the results are kept in.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// What writes it.
+    pub(crate) command: &'static str,
+    pub(crate) works: &'static [Work],
+    /// Heads of the two columns of figures.
+    pub(crate) columns: [&'static str; 2],
+    /// How to read the table.
+    pub(crate) legend: &'static str,
+    /// Versions of what else was measured, a line each.
+    pub(crate) versions: fn() -> Vec<String>,
+    /// How it was measured, and what a run refuses; with the bounds in place of `{spread}` and `{foreign}`.
+    pub(crate) method: &'static str,
+}
+
+/// A work, what it is called in the report, and how many objects of 2 KiB there are before it begins.
+pub(crate) struct Work {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) objects: usize,
+}
 
 /// The result of one work.
 #[derive(Serialize, Deserialize)]
@@ -42,7 +67,7 @@ impl Outcome {
 }
 
 fn kept(work: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("peers").join(format!("{work}.json"))
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(PAGE.name).join(format!("{work}.json"))
 }
 
 /// Writes the page from the results of this origin; it says which works have none.
@@ -53,7 +78,7 @@ pub(crate) fn write(origin: &Origin) -> Result<(), Refusal> {
     }
     let mut outcomes = vec![];
     let mut missing = vec![];
-    for work in &WORKS {
+    for work in PAGE.works {
         let read = std::fs::read(kept(work.name)).ok();
         match read.and_then(|bytes| serde_json::from_slice::<Outcome>(&bytes).ok()) {
             Some(outcome) if outcome.origin == *origin => outcomes.push(outcome),
@@ -64,18 +89,18 @@ pub(crate) fn write(origin: &Origin) -> Result<(), Refusal> {
         print("Not written: there is no result of these programs on this machine.");
         return Ok(());
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks/peers.md");
-    std::fs::write(&path, page(&outcomes, &missing, origin)?)?;
-    note("docs/benchmarks/peers.md is written");
+    let path = format!("docs/benchmarks/{}.md", PAGE.name);
+    std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(&path), page(&outcomes, &missing, origin)?)?;
+    note(&format!("{path} is written"));
     Ok(())
 }
 
 fn page(outcomes: &[Outcome], missing: &[&str], origin: &Origin) -> Result<String, Refusal> {
     let rows = || outcomes.iter().flat_map(|outcome| &outcome.rows).filter_map(Row::met);
     let since = UNIX_EPOCH.elapsed().map_err(|error| Refusal::Impossible(error.to_string()))?;
-    let mut text = String::from("# Against a kube-apiserver\n\n");
+    let mut text = format!("# {}\n\n", PAGE.title);
     let mut say = |line: &str| writeln!(text, "{line}").map_err(|_| std::io::Error::other("out of memory"));
-    say("Written by `just bench-peers`; no number here was typed by hand.")?;
+    say(&format!("Written by `{}`; no number here was typed by hand.", PAGE.command))?;
     say(&format!(
         "Measured on {}; {} of {} goals met.",
         day(since.as_secs()),
@@ -91,52 +116,30 @@ fn page(outcomes: &[Outcome], missing: &[&str], origin: &Origin) -> Result<Strin
     say("")?;
     say(&table(outcomes))?;
     say("Medians, with the smallest and the largest round in parentheses.")?;
-    say(
-        "A ratio is how many times better shardcache is; where the goal begins with ≤ it is which part of the reference's figure shardcache needs.",
-    )?;
-    say(
-        "Where shardcache's time goes, and what holds back a goal that is missed, is in [peers-profile.md](peers-profile.md).\n",
-    )?;
+    say(&format!("{}\n", PAGE.legend))?;
     say("## Machine and versions\n")?;
     say(&format!("- machine: {}; servers and clients share it", origin.machine))?;
     let foreign = outcomes.iter().map(|outcome| outcome.foreign).fold(0.0, f64::max);
     say(&format!("- other programs took at most {} of its time in a round that counts", number(foreign)))?;
     say(&format!("- shardcache: {}; binary {}", origin.ours, origin.ours_binary))?;
-    say(&format!("- reference: {}; binary {}\n", origin.theirs, origin.theirs_binary))?;
-    say(&METHOD.replace("{spread}", &SPREAD_MAX.to_string()).replace("{foreign}", &FOREIGN_MAX.to_string()))?;
+    say(&format!("- reference: {}; binary {}", origin.theirs, origin.theirs_binary))?;
+    for version in (PAGE.versions)() {
+        say(&format!("- {version}"))?;
+    }
+    say("")?;
+    say(&PAGE
+        .method
+        .replace("{spread}", &SPREAD_MAX.to_string())
+        .replace("{foreign}", &FOREIGN_MAX.to_string()))?;
     Ok(text)
 }
 
-const METHOD: &str = "## How it was measured
-
-```sh
-just bench-peers                   # everything; builds the reference unless SHARDCACHE_REFERENCE_BIN names it
-just bench-peers list gzip         # some works; the page has the newest results of the same binaries on this machine
-just bench-peers report            # only writes the page
-SHARDCACHE_BENCH_SCALE=0.01 just bench-peers    # tries the harness: judges no times, writes nothing
-```
-
-- The reference ([tests/reference](../../tests/reference/README.md)) is kube's own apiserver for custom resources, watch cache on, over an embedded etcd that syncs every write; its figures include etcd's. Custom resources are encoded as JSON from unstructured objects there, which is what kube does for them; built-in types are cheaper in kube.
-- Both run at their defaults, with their stores in one directory, over plain HTTP/1.1, a connection per client. The client is the same Rust program for both, and discards bodies.
-- Both hold the same objects: APIExports with labels, managed fields, and names and hashes that compress as real ones do. shardcache is read through `shards/*/clusters/*`.
-- In every round first one server works and then the other, alternating which is first. CPU is the server process's, all threads, from `/proc/PID/stat`; resident memory is `VmRSS`, its peak `VmHWM`.
-- LISTs are made one after the other; each figure of a round is the mean of several (shardcache's are more).
-- watch-list: each round begins with servers that were just started and have settled; growth is the peak above what was resident then.
-- Watchers: events are created eight at once, the next eight when all watchers have theirs. The creates' cost is in the figure, also with disjoint selectors.
-- Acknowledged → event: the writer's answer and the watcher's line are seen by the same program; the event may be there before the answer. Sent → event has both.
-- Restart: each of 1,000 watchers selects its own hundred objects. After the kill it resumes from the newest version of its type; other types were written to since, as happens in every cluster. If the server says 410 it lists and watches anew, as client-go does. All are live when each has an event that was written afterwards.
-
-## When nothing is reported
-
-A run ends with an error and keeps nothing if the two servers' objects differ (names, labels, spec; also initial events, and gzip after decoding), if a client saw an error, an unexpected code or an event too many or too few (only the lists after a kill are repeated, and counted, when the server turns them away or gives up), or if it was too noisy: a round in which other programs took more than {foreign} of the machine's time is repeated (as many again at most), and the middle half of a figure's rounds may span {spread} of its median (of the reference's, where the goal is a share), unless each round of shardcache against each of the reference says the same of the goal.
-";
-
 /// All rows as a markdown table.
 pub(crate) fn table(outcomes: &[Outcome]) -> String {
-    let mut text =
-        String::from("| work | shardcache | reference | ratio | goal | |\n|---|---|---|---|---|---|\n");
+    let [ours, theirs] = PAGE.columns;
+    let mut text = format!("| work | {ours} | {theirs} | ratio | goal | |\n|---|---|---|---|---|---|\n");
     for outcome in outcomes {
-        let title = WORKS.iter().find(|work| work.name == outcome.work).map_or("", |work| work.title);
+        let title = PAGE.works.iter().find(|work| work.name == outcome.work).map_or("", |work| work.title);
         for (at, row) in outcome.rows.iter().enumerate() {
             let before = if at == 0 { format!("**{title}**: ") } else { "… ".into() };
             let line = format!(
@@ -165,6 +168,7 @@ pub(crate) fn table(outcomes: &[Outcome]) -> String {
 fn ratio(row: &Row) -> String {
     match row.goal {
         Some(Goal::Ours(_)) => "–".into(),
+        _ if row.theirs.is_empty() => "–".into(),
         Some(Goal::Share(_)) if (0.0..0.1).contains(&row.ratio()) => {
             format!("1/{}", number((1.0 / row.ratio()).round()))
         }
@@ -178,11 +182,15 @@ fn goal(goal: Goal) -> String {
         Goal::Gain(times) => format!("{times} ×"),
         Goal::Share(part) if part < 0.5 => format!("≤ 1/{:.0}", 1.0 / part),
         Goal::Share(part) => format!("≤ {part}"),
+        Goal::Ours(most) if most > 0.0 => format!("≤ {most}"),
         Goal::Ours(most) => format!("{most}"),
     }
 }
 
 fn figure(values: &[f64], unit: &str) -> String {
+    if values.is_empty() {
+        return "–".into();
+    }
     let middle = format!("{} {unit}", number(median(values)));
     if values.len() < 2 {
         return middle.trim().to_owned();

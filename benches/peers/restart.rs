@@ -10,7 +10,8 @@ use tokio::sync::Semaphore;
 use crate::client::Client;
 use crate::measure::rounds;
 use crate::objects::{EVENT_BYTES, object};
-use crate::pair::{Pair, Peer, post, version_of};
+use crate::pair::{Pair, Peer};
+use crate::seed::{post, version_of};
 use crate::verdict::{Better, Goal, Refusal, Row};
 use crate::{note, scaled, scaled_rounds};
 

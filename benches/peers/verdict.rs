@@ -71,6 +71,7 @@ pub(crate) struct Row {
     pub(crate) unit: String,
     pub(crate) better: Better,
     pub(crate) ours: Vec<f64>,
+    /// Empty if there is nothing to compare with.
     pub(crate) theirs: Vec<f64>,
     /// Without one the row is there to be read.
     pub(crate) goal: Option<Goal>,
@@ -79,7 +80,8 @@ pub(crate) struct Row {
 impl Row {
     /// The number that the goal is about: how many times better, or which part, or ours.
     pub(crate) fn ratio(&self) -> f64 {
-        self.ratio_of(median(&self.ours), median(&self.theirs))
+        let theirs = if self.theirs.is_empty() { f64::NAN } else { median(&self.theirs) };
+        self.ratio_of(median(&self.ours), theirs)
     }
 
     fn ratio_of(&self, ours: f64, theirs: f64) -> f64 {
@@ -98,8 +100,8 @@ impl Row {
     /// Whether any of our rounds against any of theirs says the same of the goal.
     fn is_certain(&self) -> bool {
         let Some(goal) = self.goal else { return false };
-        let mut pairs =
-            self.ours.iter().flat_map(|ours| self.theirs.iter().map(move |theirs| (ours, theirs)));
+        let theirs = if self.theirs.is_empty() { &[f64::NAN] } else { &*self.theirs };
+        let mut pairs = self.ours.iter().flat_map(|ours| theirs.iter().map(move |theirs| (ours, theirs)));
         pairs.all(|(ours, theirs)| Some(goal.is_met(self.ratio_of(*ours, *theirs))) == self.met())
     }
 
@@ -110,7 +112,7 @@ impl Row {
         if self.is_certain() && self.ours.iter().chain(&self.theirs).all(|value| value.is_finite()) {
             return Ok(());
         }
-        for values in [&self.ours, &self.theirs] {
+        for values in [&self.ours, &self.theirs].into_iter().filter(|values| !values.is_empty()) {
             let against = match self.goal {
                 Some(Goal::Share(_)) => median(&self.theirs),
                 _ => median(values),
