@@ -104,10 +104,11 @@ impl Cell {
         kind: String,
         stop: &CancellationToken,
     ) -> Result<(), CellError> {
+        let source_head = hello.source_head;
         let mut pusher = Pusher::new(hello);
         send(&mut pusher, &stream).await?;
         let welcome = next(&mut stream).await?;
-        let feed = self.resume(&mut pusher, welcome).await?;
+        let feed = self.resume(&mut pusher, source_head, welcome).await?;
         let mut session = Session::new(self, pusher, feed, kind);
         let ended = session.run(&mut stream, stop).await;
         *self.mirror.lock() = session.into_mirror();
@@ -116,7 +117,12 @@ impl Cell {
 
     /// Where to go on: at the server's position if what it has there is what the source had, else with a
     /// list.
-    async fn resume(&self, pusher: &mut Pusher, welcome: ServerFrame) -> Result<Feed, CellError> {
+    async fn resume(
+        &self,
+        pusher: &mut Pusher,
+        source_head: u64,
+        welcome: ServerFrame,
+    ) -> Result<Feed, CellError> {
         let ServerFrame::Welcome { window, position, need_sync, count, digest, .. } = welcome else {
             return Err(stopped(welcome));
         };
@@ -128,18 +134,17 @@ impl Cell {
             digest: digest.and_then(|digest| digest.parse().ok()).unwrap_or_else(Digest::default),
         };
         let kept = self.mirror.lock().take();
-        let mirrored = match kept.filter(|(_, mirrored)| *mirrored >= position) {
+        // A mirror of a version that the source has not come to is of another source.
+        let mirrored = match kept.filter(|(_, mirrored)| (position..=source_head).contains(mirrored)) {
             Some(mirror) => Some(mirror),
             None => self.reader().mirror(Some(position)).await?.map(|(mirror, _)| (mirror, position)),
         };
-        match mirrored {
-            // A mirror of a later version is compared with the first progress that follows it.
-            Some((mirror, mirrored)) if mirrored > position || mirror.sum() == theirs => {
-                pusher.resume(position, mirror, mirrored);
-                Ok(Feed::watch(&self.source, position, Duration::ZERO))
-            }
-            _ => Ok(self.begin_list(pusher)),
+        if let Some((mirror, mirrored)) = mirrored
+            && pusher.resume(position, theirs, mirror, mirrored)
+        {
+            return Ok(Feed::watch(&self.source, pusher.position(), Duration::ZERO));
         }
+        Ok(self.begin_list(pusher))
     }
 
     pub(super) fn begin_list(&self, pusher: &mut Pusher) -> Feed {

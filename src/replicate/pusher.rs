@@ -107,9 +107,15 @@ impl Pusher {
         pusher
     }
 
-    /// The server goes on at `position` with what `mirror` has; the mirror may be of a later one.
-    pub(super) fn resume(&mut self, position: u64, mirror: Mirror, mirrored: u64) {
-        (self.position, self.settled, self.mirror) = (position, mirrored, mirror);
+    /// The server has `theirs` at `position`, and the source had `mirror` at `mirrored`, which is not before.
+    /// Whether the stream goes on, from [`Self::position`]; if not, everything must be listed.
+    pub(super) fn resume(&mut self, position: u64, theirs: Sum, mirror: Mirror, mirrored: u64) -> bool {
+        // What is the same in both is complete up to the later one: nothing is sent again, and the next
+        // progress says so. Else the later mirror is compared once the stream has come to it.
+        let is_same = mirror.sum() == theirs;
+        self.position = if is_same { mirrored } else { position };
+        (self.settled, self.mirror) = (mirrored, mirror);
+        is_same || mirrored > position
     }
 
     /// Takes the window of a welcome or a throttle.
@@ -333,12 +339,24 @@ mod tests {
         // Sent again from an older position: the mirror is ahead of it for a while.
         let (mirror, mirrored) = following().into_mirror().expect("complete");
         let mut pusher = following();
-        pusher.resume(2, mirror, mirrored);
+        let theirs = Sum { count: 1, ..mirror.sum() };
+        assert!(pusher.resume(2, theirs, mirror, mirrored));
         pusher.upsert(A, "ua", 3, "{}");
         assert!(!pusher.progress(None));
         pusher.upsert(B, "ub", 5, "{}");
         assert!(pusher.progress(None));
         assert_eq!(frames(&mut pusher), ["upsert@3", "upsert@5", "progress@5"]);
+    }
+
+    #[test]
+    fn a_copy_that_is_the_same_goes_on_where_the_source_was_seen() {
+        let (mirror, mirrored) = following().into_mirror().expect("complete");
+        let (same, other) = (mirror.sum(), Sum { count: 1, ..mirror.sum() });
+        let mut pusher = following();
+        assert!(pusher.resume(2, same, mirror.clone(), mirrored));
+        pusher.progress(None);
+        assert_eq!(frames(&mut pusher), ["progress@5"]);
+        assert!(!following().resume(5, other, mirror, mirrored), "of one version, and not the same");
     }
 
     #[test]
