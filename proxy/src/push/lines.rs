@@ -65,7 +65,7 @@ where
     /// A line that is here already.
     pub fn buffered(&mut self) -> Result<Option<BytesMut>, LineError> {
         loop {
-            let end = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+            let end = memchr::memchr(b'\n', &self.buffer[self.searched..]);
             let mut line = match end {
                 Some(end) => {
                     let mut line = self.buffer.split_to(self.searched + end + 1);
