@@ -41,6 +41,11 @@ bench-peers *WORKS:
 	@[ -n "${SHARDCACHE_REFERENCE_BIN:-}" ] || tests/reference/build.sh "${CARGO_TARGET_DIR:-target}/reference"
 	SHARDCACHE_REFERENCE_BIN="${SHARDCACHE_REFERENCE_BIN:-${CARGO_TARGET_DIR:-$PWD/target}/reference}" cargo bench -p shardcache --bench peers -- {{WORKS}}
 
+# The push protocol and the replicator, writes docs/benchmarks/push.md; some works by name. Needs go as bench-peers does.
+bench-push *WORKS:
+	@[ -n "${SHARDCACHE_REFERENCE_BIN:-}" ] || tests/reference/build.sh "${CARGO_TARGET_DIR:-target}/reference"
+	SHARDCACHE_REFERENCE_BIN="${SHARDCACHE_REFERENCE_BIN:-${CARGO_TARGET_DIR:-$PWD/target}/reference}" cargo bench -p shardcache --bench push -- {{WORKS}}
+
 # The server, built for speed, on the default address and directory.
 run *ARGS:
 	cargo run --release -- serve {{ARGS}}
