@@ -135,7 +135,21 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
             self.sessions.end(name);
             self.staged.touched.must_be_durable = true;
         }
+        self.withdraw(shard, type_name);
         self.pushed(shard, None, Verdict::Done)
+    }
+
+    /// Takes what was released out of the catalog: until its pusher says so again nobody waits for it, and
+    /// what ordinary writers make of it is shown.
+    fn withdraw(&mut self, shard: &str, type_name: Option<&TypeName>) {
+        let Some(mut tenure) = self.staged.state.tenure(shard).cloned() else { return };
+        let Some(catalog) = tenure.catalog.as_deref() else { return };
+        let kept = catalog.iter().filter(|name| type_name.is_some_and(|released| released != *name));
+        let kept: Vec<_> = kept.cloned().collect();
+        if kept.len() < catalog.len() {
+            tenure.catalog = Some(kept.into());
+            self.set_tenure(shard, tenure);
+        }
     }
 
     /// Applies frames until one ends the session. Who is not the holder, or not the newest session of the
