@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
+use shardcache_proxy::freshness::level::Level;
 use shardcache_proxy::types::config::TypeConfig;
 
 mod replicate;
@@ -49,6 +50,8 @@ pub enum CtlCommand {
     Backup(BackupArgs),
     /// Send push frames from standard input, and print the cache's frames.
     Push(Box<PushArgs>),
+    /// How fresh and how complete everything is: shards, their roles, states and ages.
+    Freshness(FreshnessArgs),
     /// Give what a pusher has written back to ordinary writers: one type of a shard, or all of them.
     Release(ReleaseArgs),
     /// The roster of shards: which ought to exist, and what views over all of them wait for.
@@ -107,6 +110,26 @@ pub enum OutputForm {
     Table,
     /// The server's JSON.
     Json,
+}
+
+/// Arguments of `ctl freshness`.
+#[derive(Debug, Args)]
+pub struct FreshnessArgs {
+    /// Data directory of the running server.
+    #[arg(long, value_name = "DIR", env = "SHARDCACHE_DATA_DIR", default_value = crate::config::DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// One shard only.
+    #[arg(long, value_name = "NAME")]
+    pub shard: Option<String>,
+    /// One type only, such as apiexports.apis.kcp.io.
+    #[arg(long, value_name = "PLURAL.GROUP")]
+    pub rtype: Option<String>,
+    /// How it is written.
+    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    pub output: OutputForm,
+    /// Write it again whenever a role or a state changes, until interrupted.
+    #[arg(long, short)]
+    pub watch: bool,
 }
 
 /// Arguments of `ctl release`.
@@ -264,6 +287,16 @@ pub struct Settings {
     /// Most bytes of lists being sent at once; further lists are told to retry. [default: 256MiB]
     #[arg(long, value_name = "SIZE", env = "SHARDCACHE_MAX_LIST_BYTES_INFLIGHT")]
     pub max_list_bytes_inflight: Option<Size>,
+    /// How fresh reads of one shard are that say nothing of a version: stale, store, source, or
+    /// max-age=SECONDS. [default: source]
+    #[arg(long, value_name = "LEVEL", env = "SHARDCACHE_UNSET_RV_CONCRETE")]
+    pub unset_rv_concrete: Option<Level>,
+    /// The same for reads of all shards. [default: store]
+    #[arg(long, value_name = "LEVEL", env = "SHARDCACHE_UNSET_RV_WILDCARD")]
+    pub unset_rv_wildcard: Option<Level>,
+    /// How often what is pushed is confirmed by its source if nobody asks. [default: 30s]
+    #[arg(long, value_name = "TIME", env = "SHARDCACHE_CONFIRM_INTERVAL")]
+    pub confirm_interval: Option<Time>,
     /// Form of the log on standard error. [default: text]
     #[arg(long, value_name = "FORMAT", env = "SHARDCACHE_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use shardcache_proxy::access::{Access, Identity};
+use shardcache_proxy::freshness::FreshnessConfig;
 use shardcache_proxy::http::server::ServerConfig;
 use shardcache_proxy::service::ApiConfig;
 use shardcache_proxy::types::{self, TypeInfo};
@@ -176,6 +177,9 @@ pub fn defaults() -> Settings {
         max_mutating_requests_inflight: Some(u32::try_from(api.writes_in_flight_max).unwrap_or(u32::MAX)),
         max_watches: Some(u32::try_from(api.watches_max).unwrap_or(u32::MAX)),
         max_list_bytes_inflight: Some(Size(api.list_bytes_in_flight_max as u64)),
+        unset_rv_concrete: Some(api.freshness.unset_concrete),
+        unset_rv_wildcard: Some(api.freshness.unset_wildcard),
+        confirm_interval: Some(Time(api.freshness.confirm_interval)),
         log_format: Some(LogFormat::Text),
         log_level: Some("info".to_owned()),
         types: Some(vec![]),
@@ -215,6 +219,9 @@ impl Settings {
             max_mutating_requests_inflight,
             max_watches,
             max_list_bytes_inflight,
+            unset_rv_concrete,
+            unset_rv_wildcard,
+            confirm_interval,
             log_format,
             log_level,
             types,
@@ -239,6 +246,17 @@ fn validate(settings: &Settings) -> Result<Config, Failure> {
     let data_dir = set(settings.data_dir.as_ref());
     let request_timeout =
         at_least(settings.request_timeout, "request-timeout", Time(Duration::from_secs(1)))?.0;
+    let freshness = FreshnessConfig {
+        unset_concrete: set(settings.unset_rv_concrete.as_ref()),
+        unset_wildcard: set(settings.unset_rv_wildcard.as_ref()),
+        confirm_interval: at_least(
+            settings.confirm_interval,
+            "confirm-interval",
+            Time(Duration::from_secs(1)),
+        )?
+        .0,
+        ..FreshnessConfig::default()
+    };
     let api = ApiConfig {
         body_bytes_max: bytes(at_least(settings.max_body_bytes, "max-body-bytes", Size(1024))?),
         reads_in_flight_max: count(settings.max_requests_inflight, "max-requests-inflight")?,
@@ -255,6 +273,7 @@ fn validate(settings: &Settings) -> Result<Config, Failure> {
         request_timeout,
         object_bytes_max: settings.max_object_bytes.map(|size| size.0).filter(|bytes| *bytes > 0),
         data_dir: Some(data_dir.clone()),
+        freshness,
         ..ApiConfig::default()
     };
     if api.body_bytes_max as u64 > BODY_BYTES_MAX {

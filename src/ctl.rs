@@ -1,5 +1,6 @@
 //! Administration of a running server over its admin socket, and tools to look at one.
 
+mod freshness;
 mod shards;
 
 use std::fs::File;
@@ -11,6 +12,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::net::UnixStream;
 
 use crate::app::socket_path;
@@ -18,6 +20,7 @@ use crate::cli::{BackupArgs, PushArgs, ReleaseArgs};
 use crate::failure::Failure;
 use crate::replicate;
 
+pub use freshness::freshness;
 pub use shards::shards;
 
 /// Where the server gives a copy of its store.
@@ -75,7 +78,7 @@ pub fn release(arguments: &ReleaseArgs) -> Result<(), Failure> {
         }
         Err(Failure::Unavailable(format!("the server refused the release: {}", reason(&text, code))))
     })?;
-    let answer: serde_json::Value = serde_json::from_slice(&answer)
+    let answer: Value = serde_json::from_slice(&answer)
         .map_err(|error| Failure::Unavailable(format!("the answer is not understood: {error}")))?;
     for released in answer["released"].as_array().into_iter().flatten() {
         let name = |field: &str| released[field].as_str().unwrap_or_default().to_owned();
@@ -92,10 +95,6 @@ pub fn release(arguments: &ReleaseArgs) -> Result<(), Failure> {
 
 /// Path and query of a release; names are checked so that nothing needs to be escaped.
 fn release_path(arguments: &ReleaseArgs) -> Result<String, Failure> {
-    let plain = |text: &str| {
-        let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'_');
-        !text.is_empty() && text.bytes().all(legal)
-    };
     let shard = &arguments.shard;
     if !plain(shard) {
         return Err(Failure::usage(format!("--shard {shard:?}: is not the name of a shard")));
@@ -114,6 +113,12 @@ fn release_path(arguments: &ReleaseArgs) -> Result<String, Failure> {
         }
     };
     Ok(format!("{RELEASE_PATH}?shard={shard}&group={group}&resource={plural}"))
+}
+
+/// Whether a name can stand in a query as it is.
+fn plain(text: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'_');
+    !text.is_empty() && text.bytes().all(legal)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
@@ -146,6 +151,32 @@ async fn request(data_dir: &Path, method: Method, path: &str) -> Result<Response
     sender.send_request(request).await.map_err(|error| unreachable(&error))
 }
 
+/// The JSON that the server answers.
+async fn ask(data_dir: &Path, method: Method, path: &str) -> Result<Value, Failure> {
+    let response = request(data_dir, method, path).await?;
+    let code = response.status();
+    let body = response.into_body().collect().await;
+    let text = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    if code != StatusCode::OK {
+        return Err(Failure::Unavailable(format!("the server refused: {}", reason(&text, code))));
+    }
+    serde_json::from_slice(&text)
+        .map_err(|error| Failure::Unavailable(format!("the answer is not understood: {error}")))
+}
+
+/// Rows of a table in columns as wide as they need.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("   ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
 async fn copy(response: Response<Incoming>, file: &mut File, output: &Path) -> Result<u64, Failure> {
     let code = response.status();
     let mut body = response.into_body();
@@ -169,7 +200,7 @@ async fn copy(response: Response<Incoming>, file: &mut File, output: &Path) -> R
 
 /// The message of a `Status`, or what stands in for one.
 fn reason(body: &[u8], code: StatusCode) -> String {
-    let status: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let status: Option<Value> = serde_json::from_slice(body).ok();
     let message = status.as_ref().and_then(|status| status.get("message")?.as_str());
     message.map_or_else(|| code.to_string(), str::to_owned)
 }

@@ -43,6 +43,7 @@ fn run() -> Result<(), Failure> {
             Command::Ctl(command) => match *command {
                 CtlCommand::Backup(arguments) => ctl::backup(&arguments),
                 CtlCommand::Push(arguments) => ctl::push(&arguments),
+                CtlCommand::Freshness(arguments) => ctl::freshness(&arguments),
                 CtlCommand::Release(arguments) => ctl::release(&arguments),
                 CtlCommand::Shards(arguments) => ctl::shards(&arguments),
             },

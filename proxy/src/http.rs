@@ -13,7 +13,7 @@ mod items;
 mod lease;
 pub(crate) mod limits;
 mod list;
-mod locate;
+pub(crate) mod locate;
 pub(crate) mod names;
 pub mod openapi;
 pub mod options;

@@ -15,6 +15,7 @@ pub mod access;
 pub mod body;
 pub mod cache;
 pub mod filter;
+pub mod freshness;
 pub mod front;
 pub mod http;
 pub mod ingest;

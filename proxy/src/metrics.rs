@@ -2,7 +2,10 @@
 //!
 //! Names are `shardcache_<subsystem>_<what>_<unit>`. No label is unbounded: labels are closed enums
 //! ([`labels`]) or HTTP codes, never a shard, a logical cluster, a type or an object's name. Every
-//! metric is explained in `docs/operations.md`; a test compares the two.
+//! metric is explained in `docs/operations.md`; a test compares the two. The exception is what is known of
+//! shards: there are as many as are pushed or rostered.
+
+use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -15,6 +18,7 @@ pub mod labels;
 
 use labels::WriteRefusal;
 use labels::{ByClass, ByCode, ByLimit, ByOutcome, ByPushEnd, ByReason, ByRole, BySource, ByState, ByVerb};
+use labels::{ByRefusal, ByShard, ByShardState, Refusal};
 use labels::{ByWriteRefusal, Class, FrameOutcome, Limit, PushEnd, Reason, Role, Source, State, Verb};
 
 /// Everything the proxy measures. Cheap to clone: the parts are shared handles.
@@ -32,6 +36,8 @@ pub struct Metrics {
     pub push: PushMetrics,
     /// Which shards ought to exist.
     pub roster: RosterMetrics,
+    /// Freshness and completeness.
+    pub freshness: FreshnessMetrics,
     /// The watch cache.
     pub cache: CacheMetrics,
     /// The set of served types.
@@ -141,6 +147,25 @@ pub struct RosterMetrics {
     pub gating: Gauge,
 }
 
+/// Freshness and completeness; the gauges are set when they are asked for.
+#[derive(Clone, Debug)]
+pub struct FreshnessMetrics {
+    /// Barriers sent to pushers.
+    pub barriers: Counter,
+    /// Barriers that were answered.
+    pub confirmations: Counter,
+    /// Seconds that reads waited for a confirmation, those that failed included.
+    pub waits: Histogram,
+    /// Reads that were refused by reason.
+    pub refusals: Family<ByRefusal, Counter>,
+    /// Seconds since everything of a shard was confirmed; infinite where that is unknown.
+    pub age: Family<ByShard, Gauge<f64, AtomicU64>>,
+    /// Cells of a shard by state.
+    pub cells: Family<ByShardState, Gauge>,
+    /// Wall clock of the oldest sync of a shard's cells, seconds since 1970; it survives restarts.
+    pub synced: Family<ByShard, Gauge>,
+}
+
 /// The watch cache.
 #[derive(Clone, Debug)]
 pub struct CacheMetrics {
@@ -184,6 +209,7 @@ impl Metrics {
         metrics.register_cache(registry);
         metrics.register_push(registry);
         metrics.register_roster(registry);
+        metrics.register_freshness(registry);
         metrics
     }
 
@@ -207,6 +233,7 @@ impl Metrics {
         all(PushEnd::ALL, &self.push.ends);
         all(FrameOutcome::ALL, &self.push.frames);
         all(Role::ALL, &self.roster.members);
+        all(Refusal::ALL, &self.freshness.refusals);
     }
 
     fn register_http(&self, registry: &mut Registry) {
@@ -380,6 +407,44 @@ impl Metrics {
         );
     }
 
+    fn register_freshness(&self, registry: &mut Registry) {
+        let freshness = &self.freshness;
+        registry.register(
+            "shardcache_freshness_barriers",
+            "Barriers sent to pushers",
+            freshness.barriers.clone(),
+        );
+        registry.register(
+            "shardcache_freshness_confirmations",
+            "Barriers that pushers have answered",
+            freshness.confirmations.clone(),
+        );
+        registry.register_with_unit(
+            "shardcache_freshness_waits",
+            "Time that reads waited for a confirmation by the source",
+            Unit::Seconds,
+            freshness.waits.clone(),
+        );
+        registry.register(
+            "shardcache_freshness_refusals",
+            "Reads that were refused because of freshness or completeness, by reason",
+            freshness.refusals.clone(),
+        );
+        registry.register_with_unit(
+            "shardcache_shard_age",
+            "Time since everything of a shard was confirmed; infinite where that is unknown",
+            Unit::Seconds,
+            freshness.age.clone(),
+        );
+        registry.register("shardcache_shard_cells", "Cells of a shard by state", freshness.cells.clone());
+        registry.register_with_unit(
+            "shardcache_shard_synced_timestamp",
+            "Wall clock of the oldest sync of a shard's cells, since 1970",
+            Unit::Seconds,
+            freshness.synced.clone(),
+        );
+    }
+
     fn register_cache(&self, registry: &mut Registry) {
         let cache = &self.cache;
         registry.register_with_unit(
@@ -463,6 +528,15 @@ impl Default for Metrics {
             },
             push: PushMetrics::default(),
             roster: RosterMetrics::default(),
+            freshness: FreshnessMetrics {
+                barriers: Counter::default(),
+                confirmations: Counter::default(),
+                waits: latency(),
+                refusals: Family::default(),
+                age: Family::default(),
+                cells: Family::default(),
+                synced: Family::default(),
+            },
             cache: CacheMetrics {
                 publish_lag: latency(),
                 revision: Gauge::default(),

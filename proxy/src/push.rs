@@ -18,10 +18,12 @@ pub mod server;
 pub(crate) mod budget;
 pub(crate) mod control;
 pub(crate) mod decode;
+pub(crate) mod end;
 pub(crate) mod outlet;
 pub(crate) mod presence;
 pub(crate) mod session;
 pub(crate) mod status;
+pub(crate) mod vouch;
 
 use std::time::Duration;
 

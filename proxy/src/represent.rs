@@ -72,6 +72,9 @@ struct Encoded<'a> {
     spans: Spans,
 }
 
+/// Name and value of an annotation.
+pub type Annotation = (&'static str, Cow<'static, str>);
+
 impl Form {
     /// The form of a type in one of its served versions.
     pub fn new(type_info: &TypeInfo, version: &str, shape: Shape) -> Self {
@@ -169,14 +172,17 @@ impl Form {
         }
     }
 
-    /// Appends the object of a BOOKMARK: nothing but a version, and the mark that ends initial events.
-    pub fn bookmark(&mut self, weave: &mut Weave, version: ResourceVersion, ends_initial: bool) {
+    /// Appends the object of a BOOKMARK: nothing but a version and annotations. Their values need no escapes.
+    pub fn bookmark(&mut self, weave: &mut Weave, version: ResourceVersion, annotations: &[Annotation]) {
         let (api_version, kind) = match &self.show {
             Show::Metadata(version, _) => (version.api_version(), "PartialObjectMetadata"),
             Show::Object | Show::Untyped | Show::Row(_) => (self.api_version(), &*self.kind),
         };
-        let annotations =
-            if ends_initial { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
+        let said: Vec<_> = annotations.iter().map(|(name, value)| format!(r#""{name}":"{value}""#)).collect();
+        let annotations = match said.as_slice() {
+            [] => String::new(),
+            said => format!(r#","annotations":{{{}}}"#, said.join(",")),
+        };
         let metadata = format!(r#"{{"resourceVersion":"{version}"{annotations}}}"#);
         let (kind, api_version) = (Value::from(kind), Value::from(api_version));
         let start = format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":"#);

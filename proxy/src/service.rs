@@ -14,6 +14,9 @@ use tower_service::Service;
 
 use crate::body::Body;
 use crate::cache::WatchCache;
+use crate::freshness::FreshnessConfig;
+use crate::freshness::keeper::Keeper;
+use crate::freshness::view::Views;
 use crate::http::gzip::pages::Pages;
 use crate::http::limits::Limits;
 use crate::http::route;
@@ -58,6 +61,8 @@ pub struct ApiConfig {
     pub gzip_page_bytes_max: usize,
     /// Bounds and timings of push streams.
     pub push: PushConfig,
+    /// How fresh answers are by default, and how long one is waited for.
+    pub freshness: FreshnessConfig,
     /// Directory for a backup's temporary file; without it backups are refused.
     pub data_dir: Option<std::path::PathBuf>,
 }
@@ -81,6 +86,7 @@ impl Default for ApiConfig {
             gzip_bytes_min: 128 << 10,
             gzip_page_bytes_max: 64 << 20,
             push: PushConfig::default(),
+            freshness: FreshnessConfig::default(),
             data_dir: None,
         }
     }
@@ -105,6 +111,10 @@ pub struct Api {
     pub(crate) lineage: HeaderValue,
     /// Who pushes, as far as they were heard.
     pub(crate) presence: Presence,
+    /// What has been shown of the cells that are pushed.
+    pub(crate) freshness: Keeper,
+    /// Views that bookmarks have told of a moment ago.
+    pub(crate) views: Views,
     /// Room for frames that wait for the store.
     pub(crate) push_budget: Arc<Budget>,
     draining: CancellationToken,
@@ -124,6 +134,7 @@ impl Api {
         let lineage = format!("{}/{}", lineage.store, lineage.current().start);
         let lineage = HeaderValue::try_from(lineage).expect("a uuid and a number are visible ASCII");
         let pages = Arc::new(Pages::new(config.gzip_page_bytes_max, metrics.list.gzip.clone()));
+        let freshness = Keeper::new(config.freshness.clone());
         let push_budget = Budget::new(config.push.bytes_in_flight_max);
         Arc::new(Self {
             store,
@@ -135,6 +146,8 @@ impl Api {
             pages,
             lineage,
             presence: Presence::new(),
+            freshness,
+            views: Views::default(),
             push_budget,
             draining: CancellationToken::new(),
         })

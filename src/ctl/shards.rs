@@ -2,14 +2,12 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
 
-use http::{Method, StatusCode};
-use http_body_util::BodyExt;
+use http::Method;
 use serde_json::Value;
 use shardcache_proxy::http::path::is_shard_name;
 
-use super::{reason, request, runtime};
+use super::{aligned, ask, runtime};
 use crate::cli::{OutputForm, ShardArgs, ShardsArgs, ShardsListArgs, ShardsWord};
 use crate::failure::Failure;
 
@@ -31,7 +29,7 @@ pub fn shards(arguments: &ShardsArgs) -> Result<(), Failure> {
 }
 
 fn list(arguments: &ShardsListArgs) -> Result<String, Failure> {
-    let answer = ask(&arguments.data_dir, Method::GET, PATH)?;
+    let answer = runtime()?.block_on(ask(&arguments.data_dir, Method::GET, PATH))?;
     Ok(match arguments.output {
         OutputForm::Json => format!("{answer:#}\n"),
         OutputForm::Table => table(&answer),
@@ -43,23 +41,9 @@ fn say(arguments: &ShardArgs, word: &str) -> Result<String, Failure> {
     if !is_shard_name(shard) {
         return Err(Failure::usage(format!("{shard:?}: is not the name of a shard")));
     }
-    let answer = ask(&arguments.data_dir, Method::POST, &format!("{PATH}/{shard}/{word}"))?;
+    let answer =
+        runtime()?.block_on(ask(&arguments.data_dir, Method::POST, &format!("{PATH}/{shard}/{word}")))?;
     Ok(sentence(&answer["shard"]))
-}
-
-fn ask(data_dir: &Path, method: Method, path: &str) -> Result<Value, Failure> {
-    let text = runtime()?.block_on(async {
-        let response = request(data_dir, method, path).await?;
-        let code = response.status();
-        let body = response.into_body().collect().await;
-        let text = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        if code == StatusCode::OK {
-            return Ok(text);
-        }
-        Err(Failure::Unavailable(format!("the server refused: {}", reason(&text, code))))
-    })?;
-    serde_json::from_slice(&text)
-        .map_err(|error| Failure::Unavailable(format!("the answer is not understood: {error}")))
 }
 
 /// What has become of a shard's place.
@@ -91,16 +75,7 @@ fn table(answer: &Value) -> String {
             awaited(shard),
         ]);
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; 6] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            let _ = write!(line, "{cell:<width$}   ");
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
+    let mut text = aligned(&rows);
     if answer["seeded"] != true {
         let _ = writeln!(text, "The roster was not seeded: nobody has said which shards ought to exist.");
     }

@@ -63,7 +63,7 @@ fn a_wrong_flag_exits_64_before_a_port_is_bound_or_a_file_is_made() {
         assert!(output.stdout.is_empty(), "{flags:?} printed something");
         assert!(!data.exists(), "{flags:?} made the data directory");
     }
-    for flags in [&[][..], &["no-such-command"], &["ctl"], &["ctl", "freshness"]] {
+    for flags in [&[][..], &["no-such-command"], &["ctl"], &["ctl", "no-such-command"]] {
         let output = binary().args(flags).output().expect("it can be started");
         assert_eq!(refused(&output).0, Some(64), "{flags:?}");
     }

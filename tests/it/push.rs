@@ -4,8 +4,11 @@
 
 mod bad;
 mod bugs;
+mod complete;
 mod fencing;
 mod follow;
+mod fresh;
+mod honest;
 mod managed;
 mod pusher;
 mod resume;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use shardcache_proxy::access::Access;
 use shardcache_proxy::cache::{CacheConfig, WatchCache};
+use shardcache_proxy::freshness::FreshnessConfig;
+use shardcache_proxy::freshness::level::Level;
 use shardcache_proxy::front::Front;
 use shardcache_proxy::http::server::{Server, ServerConfig};
 use shardcache_proxy::metrics::Metrics;
@@ -32,13 +34,18 @@ pub(crate) struct Stand {
 pub(crate) struct Setting {
     pub(crate) api: ApiConfig,
     pub(crate) cache: CacheConfig,
+    /// Port to listen on; 0 lets the system choose.
+    pub(crate) port: u16,
 }
 
 impl Default for Setting {
-    /// Bookmarks come as often as a test may want to wait for one.
+    /// Bookmarks come as often as a test may want to wait for one, and reads do not wait for a source that
+    /// most tests have not: those of freshness say so themselves.
     fn default() -> Self {
-        let api = ApiConfig { bookmark_interval: Duration::from_millis(50), ..ApiConfig::default() };
-        Self { api, cache: CacheConfig::default() }
+        let freshness = FreshnessConfig { unset_concrete: Level::Store, ..FreshnessConfig::default() };
+        let bookmark_interval = Duration::from_millis(50);
+        let api = ApiConfig { bookmark_interval, freshness, ..ApiConfig::default() };
+        Self { api, cache: CacheConfig::default(), port: 0 }
     }
 }
 
@@ -67,7 +74,7 @@ impl Stand {
         let api = Api::new(shared, cache, setting.api.clone(), metrics, Arc::default());
         let service = ProxyService::new(Arc::clone(&api));
         let server = Server::new(Front::ready(service.clone()), ServerConfig::default());
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let listener = TcpListener::bind(("127.0.0.1", setting.port)).await.expect("a free port");
         let base = format!("http://{}", listener.local_addr().expect("it is bound"));
         let accepting = server.clone();
         let tasks = vec![

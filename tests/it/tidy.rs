@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use shardcache_storage::{Attach, CellName, Digest, Frames, Op, Open, Push, PushedType, TypeName, Verdict};
+
 use crate::harness::Served;
 
 /// Lines of a file, its tests included.
@@ -323,12 +325,36 @@ fn the_map_shows_what_is_there() {
     assert!(missing.is_empty(), "ARCHITECTURE.md names files that are gone: {missing:?}");
 }
 
+/// Syncs a type of a shard that has no objects: what is known of shards is exposed once there is one.
+async fn push_nothing(served: &Served) {
+    let cell = CellName::new("amber", TypeName::new("apis.kcp.io", "apiexports"));
+    let (digest, now_ms, term) = (Digest::default(), 1_000, 1);
+    let push = async |push| served.api().store.push(push).await.expect("it is writable");
+    let claim = Attach {
+        shard: "amber".into(),
+        holder: "h".into(),
+        instance: "i".into(),
+        election: None,
+        replaces: None,
+    };
+    push(Push::Attach(claim)).await;
+    let described = PushedType { version: "v1alpha2".into(), kind: "APIExport".into(), namespaced: false };
+    let open = Open { cell: cell.clone(), term, source: "s".into(), source_head: 1, described };
+    let session = push(Push::Open(open)).await.session;
+    let (sync, version, count, allow_empty) = (1, 1, 0, true);
+    let ops = vec![Op::SyncStart { sync }, Op::SyncEnd { sync, version, count, digest, allow_empty }];
+    let pushed = push(Push::Frames(Frames { cell, term, session, ops, now_ms })).await;
+    assert_eq!(pushed.verdict, Verdict::Done);
+    served.api().cache.published(pushed.version.revision()).await;
+}
+
 /// Every metric of a running server is explained, and nothing else is.
 #[tokio::test]
 async fn every_metric_is_explained() {
     let served = Served::start().await;
     // A family shows itself once it has counted something.
     served.wire().get("/readyz").await;
+    push_nothing(&served).await;
     let text = String::from_utf8(served.wire().get("/metrics").await.body.to_vec()).expect("text");
     let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let exposed: BTreeSet<String> = described

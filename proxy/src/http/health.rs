@@ -23,6 +23,7 @@ use super::path::HealthEndpoint;
 use super::respond;
 use crate::body::Body;
 use crate::cache::Following;
+use crate::freshness::document;
 use crate::metrics::labels::Source;
 use crate::service::Api;
 
@@ -157,6 +158,7 @@ pub fn metrics(api: &Api) -> Response<Body> {
         types.served.get_or_create(&source.into()).set(gauge(count));
     }
     types.broken.set(gauge(counts.broken));
+    document::measure(api);
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &api.registry).is_err() {
         return respond::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be encoded\n");

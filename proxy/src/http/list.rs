@@ -14,6 +14,8 @@ use shardcache_storage::{Object, ResourceVersion, Revision};
 
 use crate::body::Body;
 use crate::cache::CacheError;
+use crate::freshness::admit::{Read, admit};
+use crate::freshness::level::{Asked, At};
 use crate::http::accept::Shape;
 use crate::http::continue_token::Token;
 use crate::http::items::{Collection, Items, Source};
@@ -70,14 +72,30 @@ struct Next {
 /// Answers GET on a collection.
 pub(crate) async fn list(
     api: &Api,
-    located: &Located,
+    located: &mut Located,
     query: &str,
     shape: Shape,
+    asked: &Asked,
 ) -> Result<Response<Body>, ApiError> {
     let options = ListOptions::parse(query)?;
     let patience = options.timeout.unwrap_or(api.config.request_timeout);
-    let listed = answer(api, located, options, shape);
+    let listed = async {
+        let (at, timeout) = (at(&options.at), options.timeout);
+        let admitted = admit(api, located, asked, at, Read::Collection, timeout).await?;
+        answer(api, located, options, shape).await.map(|response| admitted.annotate(response))
+    };
     tokio::time::timeout(patience, listed).await.unwrap_or_else(|_| Err(receive::timed_out()))
+}
+
+/// What the version of a list says of its freshness.
+fn at(at: &ListAt) -> At {
+    match at {
+        ListAt::MostRecent => At::Unset,
+        ListAt::Any => At::Any,
+        ListAt::NotOlderThan(_) => At::NotOlderThan,
+        ListAt::Exact(_) => At::Fixed,
+        ListAt::Continue(_) => At::Open,
+    }
 }
 
 async fn answer(

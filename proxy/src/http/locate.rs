@@ -55,6 +55,12 @@ impl Located {
         Ok(Self { snapshot, type_info, scope, path })
     }
 
+    /// Takes the newest published state, after something was waited for. The type stays as it was found: a
+    /// type that is served no more has no objects either.
+    pub(crate) fn renew(&mut self, api: &Api) {
+        self.snapshot = api.cache.snapshot();
+    }
+
     /// The filter of a list or watch; 400 if a field is not selectable in this version of the type.
     pub(crate) fn filter(
         &self,

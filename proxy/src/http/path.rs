@@ -4,6 +4,9 @@
 //! `%3A` a colon, and an encoded slash can neither end a segment nor reach another shard's data.
 //! Does not know which types are served, nor whether a method is allowed.
 
+use std::borrow::Cow;
+
+use crate::freshness::level::Level;
 use crate::scope::Part;
 use crate::status::{ApiError, quote};
 
@@ -43,6 +46,8 @@ pub enum Target {
         /// The shard.
         shard: Part,
     },
+    /// `/services/cache/freshness`.
+    Freshness,
     /// `/services/cache/admin/…`: the segments after `admin`, decoded.
     Admin(Vec<String>),
 }
@@ -109,6 +114,17 @@ pub struct ResourcePath {
 /// Body of the 501 at [`Target::ScopedMetrics`], as kcp writes it.
 pub const SHARD_LEVEL_ONLY: &str = "shard-level endpoint not available at shard or workspace scope";
 
+/// Takes the level out of `/services/cache/profile/<level>/…`, and what is left as if it were not there; 400
+/// if there is no such level.
+pub fn split_profile(path: &str) -> Result<(Option<Level>, Cow<'_, str>), ApiError> {
+    let Some(rest) = path.strip_prefix("/services/cache/profile/") else {
+        return Ok((None, Cow::Borrowed(path)));
+    };
+    let (level, rest) = rest.split_once('/').unwrap_or((rest, ""));
+    let level = decode(level)?.parse().map_err(|why| ApiError::bad_request(format!("profile: {why}")))?;
+    Ok((Some(level), Cow::Owned(format!("/services/cache/{rest}"))))
+}
+
 /// Parses the path of a request as it stands on the wire: percent-encoded, without the query.
 pub fn parse(path: &str) -> Result<Target, ApiError> {
     let trimmed = path.strip_prefix('/').ok_or_else(ApiError::no_such_path)?;
@@ -131,6 +147,7 @@ pub fn parse(path: &str) -> Result<Target, ApiError> {
             refuse_dots_and_gaps(rest)?;
             Ok(Target::Admin(rest.to_vec()))
         }
+        [freshness] if freshness == "freshness" => Ok(Target::Freshness),
         [shards, rest @ ..] if shards == "shards" => below_shards(rest, trailing_slash),
         [clusters, ..] if clusters == "clusters" => Err(shard_required()),
         rest => within(&Reach { shard: Part::Any, cluster: Part::Any, named: Named::Nothing }, rest),

@@ -16,6 +16,8 @@ use http_body::Body as _;
 
 use crate::access::{Access, Intent};
 use crate::body::Body;
+use crate::freshness::document;
+use crate::freshness::level::{Asked, Level};
 use crate::http::accept::{self, Expected};
 use crate::http::locate::{Located, scope_of};
 use crate::http::options::wants_watch;
@@ -53,7 +55,7 @@ where
     if head {
         parts.method = Method::GET;
     }
-    let mut call = Call { api, parts: &parts, verb: Verb::Other };
+    let mut call = Call { api, parts: &parts, verb: Verb::Other, profile: None };
     let handled = AssertUnwindSafe(call.handle(body)).catch_unwind().await;
     let verb = call.verb;
     let outcome = handled.unwrap_or_else(|_| {
@@ -104,6 +106,8 @@ struct Call<'a> {
     parts: &'a Parts,
     /// What the request turned out to be, for the metrics.
     verb: Verb,
+    /// The level that stands in the path.
+    profile: Option<Level>,
 }
 
 impl Call<'_> {
@@ -124,7 +128,9 @@ impl Call<'_> {
         if self.parts.headers.keys().any(|name| name.as_str().starts_with(IMPERSONATE)) {
             return Err(ApiError::forbidden("forbidden: impersonation is not supported"));
         }
-        let target = match path::parse(self.parts.uri.path()) {
+        let (profile, path) = path::split_profile(self.parts.uri.path())?;
+        self.profile = profile;
+        let target = match path::parse(&path) {
             Ok(target) => target,
             // kube-apiserver has plain text for paths that nothing is behind.
             Err(error) if error.code == 404 => return Ok(respond::unknown_path()),
@@ -168,6 +174,11 @@ impl Call<'_> {
                 self.only_get()?;
                 access.check_read(self.parts.uri.path())?;
                 Ok(health::metrics(self.api))
+            }
+            Target::Freshness => {
+                self.only_get()?;
+                access.check_read(self.parts.uri.path())?;
+                Ok(respond::value(StatusCode::OK, &document::answer(self.api, self.query())?))
             }
             Target::Push { shard } => push::answer(self.api, access, self.parts, &shard, body),
             Target::Admin(segments) => admin::answer(self.api, access, self.parts, &segments).await,
@@ -222,7 +233,7 @@ impl Call<'_> {
         }
     }
 
-    async fn read(&self, located: Located) -> Result<Response<Body>, ApiError> {
+    async fn read(&self, mut located: Located) -> Result<Response<Body>, ApiError> {
         let (api, query) = (self.api, self.query());
         let _occupied = Occupied::new(api, Class::Read);
         let _share = api.limits.reads.take(1, &api.metrics)?;
@@ -233,13 +244,14 @@ impl Call<'_> {
         };
         let representation = accept::negotiate(&self.parts.headers, query, expected)?;
         let shape = representation.shape;
-        let response = match (self.verb, &located.path.name) {
+        let asked = Asked::parse(query, &self.parts.headers, self.profile)?;
+        let response = match (self.verb, located.path.name.clone()) {
             (Verb::Watch, _) => {
-                let response = watch::watch(api, &located, query, shape)?;
+                let response = watch::watch(api, &mut located, query, shape, &asked).await?;
                 return Ok(websocket::switch(self.parts, response));
             }
-            (_, Some(name)) => get::get(api, &located, name, query, shape)?,
-            (_, None) => list::list(api, &located, query, shape).await?,
+            (_, Some(name)) => get::get(api, &mut located, &name, query, shape, &asked).await?,
+            (_, None) => list::list(api, &mut located, query, shape, &asked).await?,
         };
         Ok(respond::encoded(response, representation, &api.config))
     }

@@ -16,11 +16,12 @@ use std::time::Duration;
 
 use http::{Response, StatusCode};
 use shardcache_storage::{ResourceVersion, Revision, Standing};
-use tokio::time::Instant;
 
 use crate::body::Body;
 use crate::cache::{CacheError, Watcher};
 use crate::filter::Filter;
+use crate::freshness::admit::{Read, admit};
+use crate::freshness::level::{Asked, At};
 use crate::http::accept::Shape;
 use crate::http::items::{Collection, Source};
 use crate::http::locate::Located;
@@ -37,13 +38,20 @@ use stream::{Initial, Stream};
 const LIFETIME_MAX: Duration = Duration::from_hours(365 * 24);
 
 /// Answers a watch. An error is an HTTP error: the request cannot be understood, or there is no room.
-pub(crate) fn watch(
+pub(crate) async fn watch(
     api: &Arc<Api>,
-    located: &Located,
+    located: &mut Located,
     query: &str,
     shape: Shape,
+    asked: &Asked,
 ) -> Result<Response<Body>, ApiError> {
     let options = WatchOptions::parse(query)?;
+    let at = match options.from {
+        WatchFrom::InitialEvents { at_least, .. } => at_least.into(),
+        WatchFrom::After(_) => At::Fixed,
+        WatchFrom::Now { .. } => At::Open,
+    };
+    let admitted = admit(api, located, asked, at, Read::Collection, options.timeout).await?;
     let fields = named(options.fields, located.path.name.as_deref())?;
     let filter = located.filter(options.labels, fields, options.shards)?;
     let place = api.limits.watches.take(1, &api.metrics)?;
@@ -51,14 +59,13 @@ pub(crate) fn watch(
         Ok((watcher, initial)) => {
             let lifetime = options.timeout.unwrap_or_else(|| default_lifetime(&api.config)).min(LIFETIME_MAX);
             let form = Form::in_scope(&located.scope, &located.type_info, &located.path.version, shape);
-            let deadline = Instant::now() + lifetime;
-            let stream =
-                Stream::new(Arc::clone(api), watcher, form, options.bookmarks, deadline, lifetime, place);
+            let of = (located.type_info.name.clone(), located.scope.clone());
+            let stream = Stream::new(Arc::clone(api), watcher, of, form, options.bookmarks, lifetime, place);
             Body::produced(None, |sink| stream.run(initial, sink))
         }
         Err(error) => Body::full(line::error(&error)),
     };
-    Ok(respond::with_type(StatusCode::OK, respond::JSON, body))
+    Ok(admitted.annotate(respond::with_type(StatusCode::OK, respond::JSON, body)))
 }
 
 /// The field selector, narrowed to the name in a legacy `/watch/…/<name>` path.

@@ -34,6 +34,18 @@ macro_rules! label {
 }
 
 label! {
+    /// Why a read is refused that asks for more than can be shown.
+    Refusal {
+        /// The source's newest state could not be confirmed.
+        Unconfirmed = "unconfirmed",
+        /// The shard was never synced.
+        NeverSynced = "never_synced",
+        /// A shard that is expected was never synced.
+        Incomplete = "incomplete",
+    }
+}
+
+label! {
     /// What a request does, in Kubernetes' words.
     Verb {
         /// Reads one object.
@@ -297,4 +309,24 @@ label_set! {
 label_set! {
     /// Label set `source`.
     BySource { source: Source }
+}
+label_set! {
+    /// Label set `reason`.
+    ByRefusal { reason: Refusal }
+}
+
+/// Label set `shard`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ByShard {
+    /// Its name.
+    pub shard: String,
+}
+
+/// Label set `shard`, `state`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ByShardState {
+    /// Its name.
+    pub shard: String,
+    /// A state of cells.
+    pub state: &'static str,
 }

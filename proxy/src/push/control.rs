@@ -5,11 +5,11 @@ use http_body::Body as HttpBody;
 use shardcache_storage::{Push, Verdict};
 
 use super::client::{self, ClientFrame};
+use super::end::{End, check_seq, draining, fenced, replaced, silent};
 use super::lines::{LineError, Lines};
 use super::outlet::Outlet;
 use super::presence::Attached;
 use super::server::ServerFrame;
-use super::session::{End, check_seq, draining, fenced, replaced, silent};
 use crate::http::store_error;
 use crate::metrics::labels::PushEnd;
 use crate::service::Api;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
+use super::end::End;
 use super::server::ServerFrame;
-use super::session::End;
 use crate::body::{Body, BodyError};
 use crate::metrics::labels::PushEnd;
 use crate::service::Api;

@@ -18,15 +18,18 @@ use http_body::Body as HttpBody;
 use shardcache_storage::{
     Attach, CellName, Frames, Op, Open, Push, Pushed, PushedType, SessionEnd, StorageError, Tally, Verdict,
 };
+use tokio::time::{Instant, timeout_at};
 
 use super::budget::Part;
 use super::client::{self, ClientFrame, Hello};
 use super::control::Control;
 use super::decode::{self, CellType};
-use super::lines::{LineError, Lines};
+use super::end::{End, check_seq, draining, fenced, replaced, silent};
+use super::lines::Lines;
 use super::outlet::Outlet;
-use super::presence::{Attached, Holder};
+use super::presence::Attached;
 use super::server::ServerFrame;
+use super::vouch::{Answered, Vouch};
 use crate::http::limits::Share;
 use crate::http::store_error;
 use crate::metrics::labels::{FrameOutcome, PushEnd};
@@ -59,35 +62,6 @@ impl Subject {
     fn shard(&self) -> &str {
         match self {
             Self::Control { shard } | Self::Cell { shard, .. } => shard,
-        }
-    }
-}
-
-/// Why a stream ends.
-pub(super) enum End {
-    /// In order, or the pusher is gone: nothing is to be said.
-    Quiet(PushEnd),
-    /// With a last frame.
-    Told(PushEnd, ServerFrame),
-}
-
-impl From<ApiError> for End {
-    fn from(error: ApiError) -> Self {
-        let end = match error.code {
-            409 => PushEnd::Held,
-            429 | 503 => PushEnd::Unavailable,
-            500 => PushEnd::Internal,
-            _ => PushEnd::Invalid,
-        };
-        Self::Told(end, ServerFrame::Error { status: error.status() })
-    }
-}
-
-impl From<LineError> for End {
-    fn from(error: LineError) -> Self {
-        match error {
-            LineError::TooLong(max) => ApiError::too_large(max as u64).into(),
-            LineError::Broken(_) => Self::Quiet(PushEnd::Gone),
         }
     }
 }
@@ -244,6 +218,7 @@ async fn open<'a>(
         digest: Some(known.digest.to_string()),
     };
     api.metrics.push.sessions.inc();
+    let vouch = Vouch::new(api, &name, opened.session, reason.is_none());
     let session = Session {
         api,
         cell,
@@ -258,7 +233,8 @@ async fn open<'a>(
         waiting: Batch::default(),
         running: FuturesOrdered::new(),
         sent: VecDeque::new(),
-        barrier: u64::from(reason.is_none()),
+        vouch,
+        quiet_since: Instant::now(),
     };
     Ok((Begun::Cell(Box::new(session)), welcome))
 }
@@ -283,8 +259,10 @@ struct Session<'a> {
     running: FuturesOrdered<BoxFuture<'static, Result<Pushed, StorageError>>>,
     /// What is with the store, in order.
     sent: VecDeque<Sent>,
-    /// The barrier to be asked for; 0: none.
-    barrier: u64,
+    /// What the stream shows of the source.
+    vouch: Vouch<'a>,
+    /// Since when nothing was heard, nor done for the pusher.
+    quiet_since: Instant,
 }
 
 /// Frames that are about to be handed to the store.
@@ -296,6 +274,8 @@ struct Batch {
     bytes: usize,
     /// The last of them, if it ends a sync: nothing follows it before it is done.
     sync_end: Option<Op>,
+    /// The last barrier that one of them answers.
+    answers: Option<Answered>,
 }
 
 /// A batch that is with the store.
@@ -307,6 +287,8 @@ struct Sent {
     bytes: usize,
     /// To be asked for again while the store has not removed everything.
     sync_end: Option<Op>,
+    /// The barrier that it answers.
+    answers: Option<Answered>,
     /// Its part of the server's budget.
     _room: Option<Part>,
 }
@@ -339,9 +321,8 @@ impl Session<'_> {
         B: HttpBody + Unpin,
         B::Error: std::fmt::Display,
     {
-        if self.barrier > 0 {
-            let id = std::mem::take(&mut self.barrier);
-            outlet.tell(&ServerFrame::Barrier { id }).await?;
+        if let Some(barrier) = self.vouch.due() {
+            outlet.tell(&barrier).await?;
         }
         let sweeps = self.sent.back().is_some_and(|sent| sent.sync_end.is_some());
         let full = self.api.config.push.window_bytes;
@@ -361,7 +342,8 @@ impl Session<'_> {
                 Ok(())
             }
             () = self.api.push_budget.relieved(), if self.window < full => self.set_window(full, outlet).await,
-            line = tokio::time::timeout(self.api.config.push.idle_timeout, lines.next()), if reads => {
+            () = self.vouch.demanded() => Ok(()),
+            line = timeout_at(self.quiet_since + self.api.config.push.idle_timeout, lines.next()), if reads => {
                 match line.map_err(|_| silent())?? {
                     Some(line) => self.take(&line, lines, outlet).await,
                     None => Err(End::Quiet(PushEnd::Gone)),
@@ -377,6 +359,7 @@ impl Session<'_> {
         B::Error: std::fmt::Display,
     {
         self.presence.heard();
+        self.quiet_since = Instant::now();
         let mut wrong = self.add(line).err();
         while wrong.is_none() && self.waiting.sync_end.is_none() && !self.is_full() {
             match lines.buffered() {
@@ -411,7 +394,8 @@ impl Session<'_> {
                 self.waiting.sync_end = Some(op.clone());
                 op
             }
-            ClientFrame::Progress { at: Some((version, sum)), .. } => {
+            ClientFrame::Progress { at: Some((version, sum)), barrier, provider } => {
+                self.waiting.answers = barrier.map(|id| (id, provider)).or(self.waiting.answers);
                 Op::Progress { version, count: sum.count, digest: sum.digest }
             }
             ClientFrame::Progress { at: None, .. } => {
@@ -436,13 +420,13 @@ impl Session<'_> {
     }
 
     async fn hand_over(&mut self, outlet: &mut Outlet) -> Result<(), End> {
-        let Batch { begins, ops, bytes, sync_end } = std::mem::take(&mut self.waiting);
+        let Batch { begins, ops, bytes, sync_end, answers } = std::mem::take(&mut self.waiting);
         if ops.is_empty() {
             return Ok(());
         }
         let room = self.room(bytes, outlet).await?;
         self.unacked += bytes;
-        self.sent.push_back(Sent { begins, seq: self.seq, bytes, sync_end, _room: Some(room) });
+        self.sent.push_back(Sent { begins, seq: self.seq, bytes, sync_end, answers, _room: Some(room) });
         self.submit(ops);
         Ok(())
     }
@@ -489,6 +473,7 @@ impl Session<'_> {
     /// The store has done the oldest batch.
     async fn done(&mut self, done: Result<Pushed, StorageError>, outlet: &mut Outlet) -> Result<(), End> {
         let pushed = done.map_err(|error| store_error(&error))?;
+        self.quiet_since = Instant::now();
         self.count(&pushed.tally);
         if pushed.verdict == Verdict::Sweeping
             && let Some(op) = self.sent.front().and_then(|sent| sent.sync_end.clone())
@@ -517,12 +502,16 @@ impl Session<'_> {
             }
             Verdict::Resync(reason) => {
                 self.api.metrics.push.resyncs.inc();
+                self.vouch.doubt();
                 tracing::warn!(cell = ?self.name, %reason, "the copy is not the source: it is synced again");
                 outlet.tell(&ServerFrame::Resync { reason: reason.to_string() }).await?;
             }
             Verdict::Done | Verdict::Sweeping => {}
         }
-        ack(self.api, sent.seq, &pushed, outlet).await
+        ack(self.api, sent.seq, &pushed, outlet).await?;
+        let complete = pushed.cell.as_ref().is_some_and(|cell| cell.cut);
+        self.vouch.shown(complete, sent.answers.filter(|_| pushed.verdict == Verdict::Done));
+        Ok(())
     }
 
     fn count(&self, tally: &Tally) {
@@ -558,33 +547,6 @@ async fn ack(api: &Api, seq: u64, pushed: &Pushed, outlet: &mut Outlet) -> Resul
     let complete = pushed.cell.as_ref().filter(|cell| cell.cut);
     let position = complete.map(|cell| cell.position.to_string());
     outlet.tell(&ServerFrame::Ack { seq, position, cache_rv: pushed.version.to_string() }).await
-}
-
-pub(super) fn check_seq(found: u64, expected: u64) -> Result<(), ApiError> {
-    if found == expected {
-        return Ok(());
-    }
-    Err(ApiError::bad_request(format!("seq: is {found}, but {expected} is next")))
-}
-
-pub(super) fn silent() -> End {
-    let error = ApiError::timeout("nothing was heard on this stream for too long", 0);
-    End::Told(PushEnd::Silent, ServerFrame::Error { status: error.status() })
-}
-
-pub(super) fn draining() -> End {
-    let error = ApiError::unavailable("the server is shutting down", 1);
-    End::Told(PushEnd::Drain, ServerFrame::Error { status: error.status() })
-}
-
-pub(super) fn fenced(pushed: &Pushed) -> End {
-    let (term, holder) = (pushed.tenure.term, pushed.tenure.holder.to_string());
-    End::Told(PushEnd::Fenced, ServerFrame::Fenced { term, holder })
-}
-
-pub(super) fn replaced(holder: Holder) -> End {
-    let Holder { term, name } = holder;
-    End::Told(PushEnd::Fenced, ServerFrame::Fenced { term, holder: name.into() })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the end of a sync is noted for people, by the wall clock")]

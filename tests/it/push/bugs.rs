@@ -301,7 +301,7 @@ async fn b100_only_the_newer_of_two_sources_of_a_shard_is_heard() {
     let mut ghost = source.clone();
     old.send(ghost.put("ghost", "gold"));
     assert_eq!(old.until("fenced").await["holder"], "h-i2");
-    assert_eq!(old.next().await, None, "closed");
+    old.ended().await;
     moved.put("mine", "gold");
     new.send_all(moved.sync(1));
     let ack = new.settled().await;

@@ -42,7 +42,7 @@ async fn d32_a_shard_that_is_held_is_refused_with_holder_and_remaining_time() {
         assert!(status["message"].as_str().is_some_and(|text| text.contains("held by h-i1")), "{error}");
         let wait = status["details"]["retryAfterSeconds"].as_u64().expect("a number");
         assert!((1..=15).contains(&wait), "{error}");
-        assert_eq!(refused.next().await, None);
+        refused.ended().await;
     }
     assert_eq!(ends(&stand, PushEnd::Held), 2);
     // Another shard is another affair, and the holder goes on.
@@ -79,7 +79,7 @@ async fn d32_a_silent_holder_is_replaced_and_one_that_is_heard_is_not() {
     };
     assert_eq!(welcome["term"], 2);
     assert_eq!(holder.until("fenced").await, json!({"type": "fenced", "term": 2, "holder": "h-i2"}));
-    assert_eq!(holder.next().await, None);
+    holder.ended().await;
     drop((holder, first));
     stand.close().await;
 }
@@ -107,7 +107,7 @@ async fn d32_a_takeover_fences_every_stream_of_the_one_before() {
     assert_eq!((&welcome["type"], &welcome["term"]), (&json!("welcome"), &json!(2)));
     for stream in [&mut control, &mut idle] {
         assert_eq!(stream.until("fenced").await, json!({"type": "fenced", "term": 2, "holder": "h-i2"}));
-        assert_eq!(stream.next().await, None);
+        stream.ended().await;
     }
     // What the old holder still sends has no effect.
     let mut ghost = source.clone();
@@ -174,10 +174,10 @@ async fn d32_after_a_goodbye_the_next_one_need_not_wait() {
     let mut pusher = door.synced(&source, "i1").await;
     // The goodbye of a type's stream gives nothing up.
     pusher.send(json!({"type": "bye"}));
-    assert_eq!(pusher.next().await, None);
+    pusher.ended().await;
     assert_eq!(door.control("amber", "i2").await.1["status"]["code"], 409);
     control.send(json!({"type": "bye"}));
-    assert_eq!(control.next().await, None);
+    control.ended().await;
     let (next, welcome) = door.control("amber", "i2").await;
     assert_eq!((&welcome["type"], &welcome["term"]), (&json!("welcome"), &json!(2)));
     let (_, welcome) = door.cell(&source, "i2").await;

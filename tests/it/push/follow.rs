@@ -76,7 +76,7 @@ async fn a_shard_is_pushed_and_seen_through_both_doors() {
         client.equals(&wire.list(&source.collection()).await.expect("listed")).expect("replayed");
         for mut stream in [pusher, control] {
             stream.send(json!({"type": "bye"}));
-            assert_eq!(stream.next().await, None);
+            stream.ended().await;
         }
     }
     stand.close().await;

@@ -223,6 +223,13 @@ impl Pusher {
         (status["code"].as_u64().expect("a number"), message)
     }
 
+    /// Reads to the end of the stream. Nothing but barriers may come before it.
+    pub(super) async fn ended(&mut self) {
+        while let Some(frame) = self.next().await {
+            assert_eq!(frame["type"], "barrier", "{frame}");
+        }
+    }
+
     /// Whether nothing is to be read now. Not for "nothing will come".
     pub(super) fn is_quiet(&mut self) -> bool {
         let frame = self.from.frame().now_or_never();

@@ -60,6 +60,11 @@ impl<'a> Query<'a> {
         })
     }
 
+    /// A Go duration that is not negative; `None` if the parameter is absent or is none.
+    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
+        go_duration(self.get(name)?).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    }
+
     /// The client's deadline in `timeout`; zero and negative mean none.
     pub(super) fn timeout(&self) -> Result<Option<Duration>, ApiError> {
         let text = self.text("timeout");

@@ -5,7 +5,7 @@ use shardcache_storage::ResourceVersion;
 
 use crate::body::Weave;
 use crate::cache::{Delivery, Transition};
-use crate::represent::Form;
+use crate::represent::{Annotation, Form};
 use crate::status::ApiError;
 
 const ADDED: &[u8] = br#"{"type":"ADDED","object":"#;
@@ -39,10 +39,15 @@ pub(super) fn added(weave: &mut Weave, form: &mut Form, object: &shardcache_stor
     weave.fixed(END);
 }
 
-/// Appends a bookmark; `ends_initial` marks the end of the initial events.
-pub(super) fn bookmark(weave: &mut Weave, form: &mut Form, version: ResourceVersion, ends_initial: bool) {
+/// Appends a bookmark.
+pub(super) fn bookmark(
+    weave: &mut Weave,
+    form: &mut Form,
+    version: ResourceVersion,
+    annotations: &[Annotation],
+) {
     weave.fixed(BOOKMARK);
-    form.bookmark(weave, version, ends_initial);
+    form.bookmark(weave, version, annotations);
     weave.fixed(END);
 }
 

@@ -8,16 +8,18 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardcache_storage::{ResourceVersion, StorageError};
+use shardcache_storage::{ResourceVersion, StorageError, TypeName};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::line;
 use crate::body::{BodyError, Sink, Weave};
 use crate::cache::{Delivery, WatchStep, Watcher};
+use crate::freshness::report;
 use crate::http::items::{Collection, Items};
 use crate::http::limits::Share;
 use crate::metrics::labels::{Class, Reason};
-use crate::represent::Form;
+use crate::represent::{Annotation, Form};
+use crate::scope::Scope;
 use crate::service::Api;
 use crate::status::ApiError;
 
@@ -30,6 +32,9 @@ const DRAINED_PER_MS: usize = 1;
 /// Longest delay of a stream's end in a drain.
 const DRAIN_SPREAD_MAX: Duration = Duration::from_secs(5);
 
+/// Annotation of the bookmark that ends the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
 /// What precedes the live events.
 pub(super) struct Initial {
     /// Sent as ADDED in key order.
@@ -41,6 +46,8 @@ pub(super) struct Initial {
 /// An admitted watch.
 pub(super) struct Stream {
     watcher: Watcher,
+    type_name: TypeName,
+    scope: Scope,
     form: Form,
     /// When the next bookmark is due; `None` if there are none, or no more.
     bookmark_at: Option<Instant>,
@@ -62,16 +69,19 @@ impl Stream {
     pub(super) fn new(
         api: Arc<Api>,
         watcher: Watcher,
+        (type_name, scope): (TypeName, Scope),
         form: Form,
         bookmarks: bool,
-        deadline: Instant,
         lifetime: Duration,
         share: Share,
     ) -> Self {
         api.metrics.http.in_flight.get_or_create(&Class::Watch.into()).inc();
+        let deadline = Instant::now() + lifetime;
         let before = api.config.bookmark_before_deadline.min(lifetime / 2);
         let mut stream = Self {
             watcher,
+            type_name,
+            scope,
             form,
             bookmark_at: None,
             last_bookmark_at: deadline - before,
@@ -141,6 +151,10 @@ impl Stream {
                 }
             }
         };
+        let mut annotations = match end_bookmark {
+            Some(version) => self.annotations(version),
+            None => vec![],
+        };
         let mut more = true;
         while more {
             let mut weave = Weave::new();
@@ -152,7 +166,8 @@ impl Stream {
             });
             self.ended.api.metrics.watch.events.inc_by(sent);
             if !more && let Some(version) = end_bookmark {
-                line::bookmark(&mut weave, form, version, true);
+                annotations.push((INITIAL_EVENTS_END, "true".into()));
+                line::bookmark(&mut weave, form, version, &annotations);
                 self.ended.api.metrics.watch.bookmarks.inc();
                 self.schedule_bookmark();
             }
@@ -186,8 +201,17 @@ impl Stream {
         self.ended.api.metrics.watch.bookmarks.inc();
         self.schedule_bookmark();
         let mut weave = Weave::default();
-        line::bookmark(&mut weave, &mut self.form, version, false);
+        let annotations = self.annotations(version);
+        line::bookmark(&mut weave, &mut self.form, version, &annotations);
         sink.send(weave.take()).await;
+    }
+
+    /// What a bookmark at a version says of the view that a watcher has who has seen everything up to it.
+    fn annotations(&self, version: ResourceVersion) -> Vec<Annotation> {
+        let api = &self.ended.api;
+        let view = api.views.of(&api.cache, &api.freshness, &self.type_name, &self.scope);
+        // What has become complete later is not complete at this version.
+        if view.version > version { vec![] } else { report::annotations(&view, api.freshness.now()) }
     }
 
     /// Says what went wrong; the stream ends after it (R3).

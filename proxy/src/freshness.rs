@@ -1,0 +1,72 @@
+//! Freshness and completeness (D37–D44): how current an answer is, whether it can be the whole, and what is
+//! said where it is neither.
+//!
+//! ```text
+//!            want(t)              barrier                  progress, committed
+//! reader ────────────► keeper ─────────────► push::session ────────────────────► keeper ──► reader
+//!  (admit)             (one per cell)                                                        │
+//!                                                      snapshot afterwards: the answer  ◄────┘
+//! ```
+//!
+//! - [`level`] is what was asked for, in the query, a header, the path or by the server's settings.
+//! - [`confirmation`] is the pure machine of one cell: what has been shown of it, by whom, up to when.
+//! - [`keeper`] owns one for each cell, and the clock; push streams feed it, readers wait for it.
+//! - [`standing`] is D40's table: in which state a cell is, as store and keeper know it together.
+//! - [`view`] sums cells up for the scope of an answer: complete or not, how old, who is missing.
+//! - [`admit`] lets a read through, makes it wait, or refuses it (D41).
+//! - [`report`] says all that in the headers of an answer, [`document`] at `/services/cache/freshness`.
+//!
+//! Rules that hold everywhere: an age is never below the true one; heartbeats prove nothing; stale data is
+//! served with its age, absent data is refused and never shown as empty.
+
+pub mod clock;
+pub mod level;
+
+pub(crate) mod admit;
+pub(crate) mod confirmation;
+pub(crate) mod document;
+pub(crate) mod keeper;
+pub(crate) mod report;
+pub(crate) mod standing;
+pub(crate) mod view;
+
+use std::time::Duration;
+
+use clock::Clock;
+use level::Level;
+
+/// How fresh answers are by default, and how long one is waited for.
+#[derive(Clone, Debug)]
+pub struct FreshnessConfig {
+    /// What a read of one shard gets that says nothing of its version.
+    pub unset_concrete: Level,
+    /// The same for a read of all shards.
+    pub unset_wildcard: Level,
+    /// Longest time a read waits for confirmation; the client's own timeout may be shorter.
+    pub patience: Duration,
+    /// A cell that nobody asked about is confirmed this often while its pusher lives; at least 1 s.
+    pub confirm_interval: Duration,
+    /// Age above which a cell that is being pushed is `Lagging`.
+    pub lagging_after: Duration,
+    /// Time after the end of a stream in which the pusher may come back before the cell is `Disconnected`.
+    pub disconnected_after: Duration,
+    /// Time for the answer to a barrier, after which another one is tried.
+    pub barrier_patience: Duration,
+    /// The two clocks that ages are measured by.
+    pub clock: Clock,
+}
+
+impl Default for FreshnessConfig {
+    fn default() -> Self {
+        Self {
+            unset_concrete: Level::Source,
+            unset_wildcard: Level::Store,
+            patience: Duration::from_secs(3),
+            confirm_interval: Duration::from_secs(30),
+            lagging_after: Duration::from_secs(90),
+            disconnected_after: Duration::from_secs(15),
+            barrier_patience: Duration::from_secs(10),
+            clock: Clock::system(),
+        }
+    }
+}

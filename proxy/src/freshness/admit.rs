@@ -1,0 +1,233 @@
+//! Lets a read through, makes it wait, or refuses it (D38, D41, D42).
+//!
+//! Refusals are HTTP 500, reason `ServerTimeout`: Kubernetes' own code for what cannot be completed in
+//! reasonable time. Not 503 or 504, which kube-rs and client-go retry by themselves for minutes, so that
+//! an outage would be hidden from who asked; for the same reason there is no `Retry-After` header.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use http::Response;
+use shardcache_storage::{Cell, CellName, State, TypeName};
+use tokio::time::{Instant as Deadline, timeout_at};
+
+use super::clock::Instant;
+use super::document::unknown_shard;
+use super::level::{Asked, At, Need};
+use super::report::{annotate, describe};
+use super::standing::{Condition, Standing};
+use super::view::{self, View};
+use crate::http::locate::Located;
+use crate::metrics::labels::Refusal;
+use crate::service::Api;
+use crate::status::{ApiError, Cause, Details};
+
+/// Cells that a refusal names.
+const CAUSES_MAX: usize = 100;
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// A collection: what is absent matters.
+    Collection,
+    /// One object that is there: its absence is judged by [`absent`].
+    Object,
+}
+
+/// What was let through: what its answer says of itself.
+pub(crate) struct Admitted(Option<View>);
+
+/// Lets a read through whose need is met, perhaps after a while, and gives it the newest state. `patience`
+/// is the client's, if it has one.
+pub(crate) async fn admit(
+    api: &Api,
+    located: &mut Located,
+    asked: &Asked,
+    at: At,
+    read: Read,
+    patience: Option<Duration>,
+) -> Result<Admitted, ApiError> {
+    let is_newest = !matches!(at, At::Fixed | At::Open);
+    let need = asked.need(at, located.scope.shard.one().is_some(), api.freshness.config())?;
+    if read == Read::Collection && is_newest {
+        gate(api, located, asked).map_err(|error| counted(api, error))?;
+    }
+    if let Some(slack) = need.slack {
+        let began = Deadline::now();
+        let confirmed = confirm(api, located, need, slack, patience).await;
+        api.metrics.freshness.waits.observe(began.elapsed().as_secs_f64());
+        confirmed.map_err(|error| counted(api, error))?;
+    }
+    // In this order: what counts as confirmed now is in the state that is taken afterwards.
+    let (type_name, scope) = (&located.type_info.name, &located.scope);
+    let now = api.freshness.now();
+    let view = is_newest.then(|| View::of(&located.snapshot.state, &api.freshness, type_name, scope, now));
+    located.renew(api);
+    Ok(Admitted(view))
+}
+
+impl Admitted {
+    /// Says how fresh and how complete an answer is. What shows an earlier state says nothing.
+    pub(crate) fn annotate<B>(&self, mut response: Response<B>) -> Response<B> {
+        if let Some(view) = &self.0 {
+            annotate(response.headers_mut(), view);
+        }
+        response
+    }
+}
+
+/// Waits until every cell of the scope is confirmed; an error names those that are not in time.
+async fn confirm(
+    api: &Api,
+    located: &Located,
+    need: Need,
+    slack: Duration,
+    patience: Option<Duration>,
+) -> Result<(), ApiError> {
+    let longest = api.freshness.config().patience;
+    let deadline = Deadline::now() + patience.map_or(longest, |patience| patience.min(longest));
+    let since = api.freshness.now().before(slack);
+    let cells = cells(api, located, need)?;
+    let outcomes = join_all(cells.iter().map(|cell| confirmed(api, cell, since, deadline))).await;
+    let causes: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(refusal(&located.type_info.name, "the source's newest state could not be confirmed", causes))
+}
+
+/// The gate (D42), and a shard that was never synced: what is absent must not be shown as empty.
+fn gate(api: &Api, located: &Located, asked: &Asked) -> Result<(), ApiError> {
+    let (state, type_name) = (&located.snapshot.state, &located.type_info.name);
+    if asked.allow_incomplete {
+        return Ok(());
+    }
+    if let Some(shard) = located.scope.shard.one() {
+        let cell = CellName::new(shard, type_name.clone());
+        let standing = view::standing(state, &api.freshness, &cell, api.freshness.now());
+        if standing.condition == Condition::NeverSynced {
+            return Err(refusal(type_name, "the shard has not been synced yet", vec![absent_cause(shard)]));
+        }
+        return Ok(());
+    }
+    let causes: Vec<_> = state
+        .awaited(type_name)
+        .map(|shard| Cause {
+            reason: "Incomplete",
+            message: "is expected and has not been synced since this store was made".to_owned(),
+            field: format!("shards/{shard}"),
+        })
+        .collect();
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(refusal(type_name, "not every expected shard has been synced yet", causes))
+}
+
+/// Whether a GET that found nothing may say 404: only if the shard's objects are here, so that absence means
+/// something.
+pub(crate) fn absent(api: &Api, located: &Located, asked: &Asked) -> Result<(), ApiError> {
+    gate(api, located, asked).map_err(|error| counted(api, error))
+}
+
+/// The cells that have to be confirmed.
+fn cells(api: &Api, located: &Located, need: Need) -> Result<Vec<CellName>, ApiError> {
+    let (state, type_name) = (&located.snapshot.state, &located.type_info.name);
+    let is_managed = |cell: &CellName| state.cell(cell).is_some_and(Cell::is_managed);
+    let Some(shard) = located.scope.shard.one() else {
+        let names = state.tenures().map(|(shard, _)| CellName::new(shard, type_name.clone()));
+        return Ok(names.filter(is_managed).collect());
+    };
+    let cell = CellName::new(shard, type_name.clone());
+    let standing = view::standing(state, &api.freshness, &cell, api.freshness.now());
+    if standing.condition != Condition::Unmanaged {
+        return Ok(vec![cell]);
+    }
+    // Nobody can confirm what is written by ordinary requests; by default that is said and not held against it.
+    if !need.asked {
+        return Ok(vec![]);
+    }
+    if !is_known(state, shard) {
+        return Err(unknown_shard(shard));
+    }
+    Ok(vec![cell])
+}
+
+fn is_known(state: &State, shard: &str) -> bool {
+    state.tenure(shard).is_some() || state.member(shard).is_some()
+}
+
+/// Waits until everything that the source had completed before an instant is in the cache; the error says why
+/// that is not shown.
+async fn confirmed(api: &Api, cell: &CellName, since: Instant, deadline: Deadline) -> Result<(), Cause> {
+    let entry = api.freshness.entry(cell);
+    let mut changes = entry.changes();
+    loop {
+        let snapshot = api.cache.snapshot();
+        let now = api.freshness.now();
+        let standing = view::standing(&snapshot.state, &api.freshness, cell, now);
+        let confirmed = entry.shown(now).confirmed.filter(|_| standing.age.is_some());
+        if confirmed.is_some_and(|confirmed| confirmed >= since) {
+            return Ok(());
+        }
+        if standing.is_hopeless() {
+            return Err(unconfirmed(cell, standing));
+        }
+        entry.want(since);
+        if timeout_at(deadline, changes.changed()).await.is_err() {
+            return Err(unconfirmed(cell, standing));
+        }
+    }
+}
+
+/// Counts a refusal by the first of its causes.
+fn counted(api: &Api, error: ApiError) -> ApiError {
+    let reason = match error.details.causes.first().map(|cause| cause.reason) {
+        Some("ShardUnconfirmed") => Refusal::Unconfirmed,
+        Some("NeverSynced") => Refusal::NeverSynced,
+        Some("Incomplete") => Refusal::Incomplete,
+        // Asked wrongly.
+        _ => return error,
+    };
+    api.metrics.freshness.refusals.get_or_create(&reason.into()).inc();
+    error
+}
+
+fn unconfirmed(cell: &CellName, standing: Standing) -> Cause {
+    if standing.condition == Condition::NeverSynced {
+        return absent_cause(cell.shard());
+    }
+    Cause {
+        reason: "ShardUnconfirmed",
+        message: describe(standing),
+        field: format!("shards/{}", cell.shard()),
+    }
+}
+
+fn absent_cause(shard: &str) -> Cause {
+    Cause {
+        reason: "NeverSynced",
+        message: "has not been synced since this store was made".to_owned(),
+        field: format!("shards/{shard}"),
+    }
+}
+
+fn refusal(type_name: &TypeName, why: &str, mut causes: Vec<Cause>) -> ApiError {
+    let shards: Vec<_> =
+        causes.iter().take(5).map(|cause| cause.field.trim_start_matches("shards/")).collect();
+    let more = if causes.len() > shards.len() { ", ..." } else { "" };
+    let message = format!(
+        "The list operation against {} could not be completed at this time, please try again. ({why}: {}{more})",
+        type_name.qualified(),
+        shards.join(", ")
+    );
+    causes.truncate(CAUSES_MAX);
+    ApiError::new(500, "ServerTimeout", message).with_details(Details {
+        group: type_name.group().into(),
+        kind: type_name.resource().into(),
+        causes,
+        retry_after_seconds: 1,
+        no_retry_header: true,
+        ..Details::default()
+    })
+}

@@ -1,0 +1,208 @@
+//! The owner of what has been shown of every cell: push streams feed it, readers wait for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dashmap::DashMap;
+use parking_lot::Mutex;
+use shardcache_storage::CellName;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant as Deadline;
+
+use super::FreshnessConfig;
+use super::clock::{Instant, JUMP, Reading};
+use super::confirmation::{Confirmation, Contact};
+use crate::push::client::Provider;
+
+/// What has been shown of every cell that is or was pushed since the server was opened.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    config: FreshnessConfig,
+    cells: DashMap<CellName, Arc<Entry>>,
+    last: Mutex<Reading>,
+}
+
+/// One cell.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    known: Mutex<Known>,
+    /// Counts changes that may let a reader go on.
+    changed: watch::Sender<u64>,
+    /// Wakes the cell's stream: somebody wants a confirmation.
+    demand: Notify,
+}
+
+/// What is known of a cell beside the store.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    confirmation: Confirmation,
+    /// How the pusher came to its last answer.
+    provider: Option<Provider>,
+}
+
+/// What is known of a cell at an instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// Up to when it is confirmed.
+    pub(crate) confirmed: Option<Instant>,
+    /// Whether somebody pushes it.
+    pub(crate) contact: Contact,
+    /// How the pusher came to its last answer.
+    pub(crate) provider: Option<Provider>,
+}
+
+impl Shown {
+    const NOTHING: Self = Self { confirmed: None, contact: Contact::Never, provider: None };
+}
+
+impl Keeper {
+    pub(crate) fn new(config: FreshnessConfig) -> Self {
+        let last = Mutex::new(config.clock.read());
+        Self { config, cells: DashMap::new(), last }
+    }
+
+    pub(crate) fn config(&self) -> &FreshnessConfig {
+        &self.config
+    }
+
+    /// The time. Where it turns out that the machine stood still without knowing, nothing is confirmed any
+    /// more (D44).
+    pub(crate) fn now(&self) -> Instant {
+        let mut last = self.last.lock();
+        // Read under the lock: readings in another order would look like a jump.
+        let reading = self.config.clock.read();
+        let drift = reading.drift(*last);
+        *last = reading;
+        if drift > JUMP {
+            tracing::warn!(
+                ?drift,
+                "the wall clock and the time since boot have moved apart: nothing counts as confirmed"
+            );
+            self.doubt_everything();
+        }
+        reading.boot
+    }
+
+    /// Every cell that is or was pushed since the server was opened, and what is known of it.
+    pub(crate) fn of(&self, cell: &CellName, now: Instant) -> Shown {
+        self.cells.get(cell).map_or(Shown::NOTHING, |entry| entry.shown(now))
+    }
+
+    /// The entry of a cell, to wait for.
+    pub(crate) fn entry(&self, cell: &CellName) -> Arc<Entry> {
+        if let Some(entry) = self.cells.get(cell) {
+            return Arc::clone(&entry);
+        }
+        Arc::clone(&self.cells.entry(cell.clone()).or_default())
+    }
+
+    /// A stream of the cell begins.
+    pub(crate) fn open(&self, cell: &CellName, stream: u64) -> Witness<'_> {
+        let entry = self.entry(cell);
+        entry.change(|known| known.confirmation.open(stream));
+        Witness { keeper: self, entry, stream }
+    }
+
+    fn doubt_everything(&self) {
+        for entry in &self.cells {
+            entry.change(|known| known.confirmation.doubt());
+        }
+    }
+}
+
+impl Entry {
+    pub(crate) fn shown(&self, now: Instant) -> Shown {
+        let known = self.known.lock();
+        Shown {
+            confirmed: known.confirmation.confirmed(),
+            contact: known.confirmation.contact(now),
+            provider: known.provider,
+        }
+    }
+
+    /// Told of whatever may let a reader go on.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Wants everything before an instant to be confirmed.
+    pub(crate) fn want(&self, instant: Instant) {
+        self.known.lock().confirmation.want(instant);
+        self.demand.notify_one();
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.known.lock());
+        self.changed.send_modify(|count| *count += 1);
+    }
+}
+
+/// The open stream of a cell, as far as it can show something; ends when it is dropped.
+pub(crate) struct Witness<'a> {
+    keeper: &'a Keeper,
+    entry: Arc<Entry>,
+    stream: u64,
+}
+
+impl Witness<'_> {
+    /// The stream wants to be asked how far the source is.
+    pub(crate) fn want(&self) {
+        self.entry.want(self.keeper.now());
+    }
+
+    /// The number of the barrier that is to be sent now, if one is.
+    pub(crate) fn begin(&self) -> Option<u64> {
+        let now = self.keeper.now();
+        let mut known = self.entry.known.lock();
+        known.confirmation.begin(self.stream, now, self.keeper.config.barrier_patience)
+    }
+
+    /// Resolves when [`Self::begin`] should be asked again: somebody wants something, a barrier was not
+    /// answered in time, or it is time that the cell is confirmed all the same. Cancel safe.
+    pub(crate) async fn demanded(&self, anyway_at: Deadline) {
+        let gives_up = {
+            let now = self.keeper.now();
+            self.entry.known.lock().confirmation.gives_up_in(now, self.keeper.config.barrier_patience)
+        };
+        let (timer, anyway) = match gives_up {
+            Some(left) => (Deadline::now() + left, false),
+            None => (anyway_at, true),
+        };
+        tokio::select! {
+            () = self.entry.demand.notified() => {}
+            () = tokio::time::sleep_until(timer) => if anyway {
+                self.want();
+            },
+        }
+    }
+
+    /// The progress that answers a barrier is committed and shown, and the cell is complete.
+    pub(crate) fn answered(&self, id: u64, provider: Option<Provider>) {
+        self.entry.change(|known| {
+            known.confirmation.answered(self.stream, id);
+            known.provider = provider.or(known.provider);
+        });
+    }
+
+    /// The copy is not the source, or the source is another one.
+    pub(crate) fn doubt(&self) {
+        self.entry.change(|known| known.confirmation.doubt());
+    }
+
+    /// Something else of the cell has changed that readers wait for, such as the end of a sync.
+    pub(crate) fn changed(&self) {
+        self.entry.change(|_| ());
+    }
+}
+
+impl Drop for Witness<'_> {
+    fn drop(&mut self) {
+        let now = self.keeper.now();
+        self.entry.change(|known| known.confirmation.close(self.stream, now));
+    }
+}
+
+/// How long something is ago that readers are told of: never less than it is.
+pub(crate) fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}

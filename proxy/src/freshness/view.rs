@@ -1,0 +1,195 @@
+//! How complete and how old the objects in a scope are (D42, D43). Pure, but for the clock it is given.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dashmap::DashMap;
+use shardcache_storage::{CellName, ResourceVersion, Role, State, TypeName};
+
+use super::clock::Instant;
+use super::keeper::Keeper;
+use super::standing::{Condition, Standing, Synced};
+use crate::cache::WatchCache;
+use crate::scope::{Part, Scope};
+
+/// How long a view is told again without looking anew.
+const SEEN_MAX: Duration = Duration::from_secs(1);
+
+/// Whether a view can lack objects because a shard's are absent (not because they are old).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Complete {
+    /// Every shard that ought to be there has been synced.
+    Yes,
+    /// A shard that ought to be there has not.
+    No,
+    /// There are shards that cannot say so, or nobody has said which shards there ought to be.
+    Unknown,
+}
+
+impl Complete {
+    /// As it is written in answers.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Yes => "true",
+            Self::No => "false",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A cell that is not confirmed, or not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Doubtful {
+    pub(crate) shard: Box<str>,
+    pub(crate) standing: Standing,
+}
+
+/// The objects of a type in a scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) complete: Complete,
+    /// Of the oldest cell; `None`: nothing is known of one of them, or none is pushed.
+    pub(crate) age: Option<Duration>,
+    /// Shards that ought to be there, those of them whose cell was synced or does not exist, and those of
+    /// these that are being pushed and were confirmed not long ago.
+    pub(crate) expected: usize,
+    pub(crate) synced: usize,
+    pub(crate) live: usize,
+    /// Those that are not live, in name order.
+    pub(crate) doubtful: Vec<Doubtful>,
+}
+
+impl View {
+    /// Sums up a scope as a state has it.
+    pub(crate) fn of(
+        state: &State,
+        keeper: &Keeper,
+        type_name: &TypeName,
+        scope: &Scope,
+        now: Instant,
+    ) -> Self {
+        match &scope.shard {
+            Part::One(shard) => Self::of_shard(state, keeper, type_name, shard, now),
+            Part::Any => Self::of_all(state, keeper, type_name, now),
+        }
+    }
+
+    fn of_shard(state: &State, keeper: &Keeper, type_name: &TypeName, shard: &str, now: Instant) -> Self {
+        let standing = standing(state, keeper, &CellName::new(shard, type_name.clone()), now);
+        let complete = match standing.condition {
+            Condition::Unmanaged => Complete::Unknown,
+            Condition::NeverSynced => Complete::No,
+            _ => Complete::Yes,
+        };
+        let mut view = Self::nothing(complete);
+        view.add(shard, standing, standing.condition != Condition::Unmanaged);
+        view
+    }
+
+    fn of_all(state: &State, keeper: &Keeper, type_name: &TypeName, now: Instant) -> Self {
+        let mut view = Self::nothing(Complete::Yes);
+        let mut members = 0;
+        for (shard, member) in state.roster() {
+            members += 1;
+            let standing = standing(state, keeper, &CellName::new(shard, type_name.clone()), now);
+            let is_absent = standing.condition == Condition::NeverSynced;
+            match member.role {
+                Role::Joining if is_absent => continue,
+                // Excused ones too: whoever excuses a shard wants views without it, not views that pass for
+                // the whole.
+                _ if is_absent => view.complete = Complete::No,
+                _ => {}
+            }
+            view.add(shard, standing, member.role == Role::Expected);
+        }
+        if view.complete == Complete::Yes && (members == 0 || has_others(state, type_name)) {
+            view.complete = Complete::Unknown;
+        }
+        view
+    }
+
+    fn nothing(complete: Complete) -> Self {
+        Self { complete, age: Some(Duration::ZERO), expected: 0, synced: 0, live: 0, doubtful: vec![] }
+    }
+
+    fn add(&mut self, shard: &str, standing: Standing, is_expected: bool) {
+        let is_pushed = standing.condition != Condition::Unmanaged;
+        let is_live = standing.condition == Condition::Live;
+        if is_pushed {
+            self.age = self.age.zip(standing.age).map(|(one, other)| one.max(other));
+            if !is_live {
+                self.doubtful.push(Doubtful { shard: shard.into(), standing });
+            }
+        }
+        if is_expected {
+            self.expected += 1;
+            self.synced += usize::from(standing.condition != Condition::NeverSynced);
+            self.live += usize::from(is_live || !is_pushed);
+        }
+    }
+
+    /// Whether a shard pushes anything of it.
+    pub(crate) fn is_pushed(&self) -> bool {
+        self.expected > 0 || !self.doubtful.is_empty()
+    }
+}
+
+/// Views of a moment ago: watchers are many, and each is told at every bookmark.
+#[derive(Debug, Default)]
+pub(crate) struct Views(DashMap<(TypeName, Part), Arc<Seen>>);
+
+/// A view, when it was taken and of which state.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) view: View,
+    /// A state at this version, or a later one, contains what the view says.
+    pub(crate) version: ResourceVersion,
+    pub(crate) at: Instant,
+}
+
+impl Views {
+    /// The view of a scope, at most [`SEEN_MAX`] old.
+    pub(crate) fn of(
+        &self,
+        cache: &WatchCache,
+        keeper: &Keeper,
+        type_name: &TypeName,
+        scope: &Scope,
+    ) -> Arc<Seen> {
+        let (now, key) = (keeper.now(), (type_name.clone(), scope.shard.clone()));
+        if let Some(seen) = self.0.get(&key)
+            && now.since(seen.at) < SEEN_MAX
+        {
+            return Arc::clone(&seen);
+        }
+        let snapshot = cache.snapshot();
+        let view = View::of(&snapshot.state, keeper, type_name, scope, now);
+        // Afterwards: what counts as confirmed in the view is in this state, not always in the one before.
+        let version = cache.snapshot().resource_version();
+        let seen = Arc::new(Seen { view, version, at: now });
+        self.0.insert(key, Arc::clone(&seen));
+        seen
+    }
+}
+
+/// The standing of a cell.
+pub(crate) fn standing(state: &State, keeper: &Keeper, cell: &CellName, now: Instant) -> Standing {
+    Standing::judge(Synced::of(state, cell), &keeper.of(cell, now), now, keeper.config())
+}
+
+/// Whether a type has objects of shards that are no members: they write by ordinary requests, and cannot say
+/// whether that is everything.
+fn has_others(state: &State, type_name: &TypeName) -> bool {
+    let Some(objects) = state.objects(type_name) else { return false };
+    let mut from = String::new();
+    loop {
+        let next = objects.range(std::ops::Bound::Included(&from), std::ops::Bound::Unbounded).next();
+        let Some(object) = next else { return false };
+        let shard = object.key().split('\0').next().unwrap_or_default();
+        if state.member(shard).is_none() {
+            return true;
+        }
+        // NUL separates the parts of a key: U+0001 is above every key of the shard and below the next.
+        from = format!("{shard}\u{1}");
+    }
+}
