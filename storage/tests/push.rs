@@ -103,7 +103,7 @@ fn d32_a_redb_store_follows_whoever_holds_the_shard() {
 }
 
 fn notices<const N: usize>() {
-    let config = Config { cases: 500, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    let config = Config { cases: 5_000, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
     let outcome = run::<Faulty<N>>(config, 100);
     let problem = outcome.expect_err(&format!("{:?} went unnoticed", FAULTS[N]));
     let first = problem.lines().next().unwrap_or_default();
