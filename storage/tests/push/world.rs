@@ -392,7 +392,11 @@ impl<E: Engine> World<E> {
     fn release(&mut self, shard: bool) {
         let type_name = (!shard).then(cowboys);
         let pushed = self.wait(self.store.push(Push::Release { shard: SHARD.into(), type_name }));
-        assert_eq!(pushed.verdict, Verdict::Done);
+        // What is released is in the catalog again when its pusher says so.
+        if let Some(catalog) = &mut self.tenure.catalog {
+            *catalog = catalog.iter().filter(|name| !shard && **name != cowboys()).cloned().collect();
+        }
+        assert_eq!((&pushed.verdict, &pushed.tenure), (&Verdict::Done, &self.tenure));
         assert_eq!(self.after_push(), 0, "a release removes nothing");
         assert!(self.state().cell(&main_cell()).is_none_or(|cell| !cell.is_managed() && !cell.cut));
         self.live = None;
