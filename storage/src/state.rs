@@ -5,6 +5,8 @@
 //! with each commit, so the truth the writer checks guards against and the snapshots that readers
 //! scan share their memory.
 
+mod shards;
+
 use std::ops::Bound;
 use std::sync::Arc;
 
