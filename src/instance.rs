@@ -5,7 +5,7 @@
 //! the store does. If a part of it ends early, panics or can no longer write, the instance fails: the front
 //! answers 503, the host lives on (D60). Listening and signals are the callers' business.
 //!
-//! The task — *owns* the stage, the store's handle and the reflector; *receives* the stop signal and the
+//! The task — *owns* the stage, the store's handle, the reflector and the scribe; *receives* the stop signal and the
 //! health of the store; *sends* the phase to the front and the last failure to whoever waits for it;
 //! *stops when* it is told to, or when the store failed and [`Restart::Never`] holds.
 
@@ -19,6 +19,7 @@ use futures::FutureExt;
 use prometheus_client::registry::Registry;
 use shardcache_proxy::access::Identity;
 use shardcache_proxy::cache::{CacheConfig, WatchCache};
+use shardcache_proxy::freshness::shardview::Scribe;
 use shardcache_proxy::front::{Front, Phase, Stage, Tokens};
 use shardcache_proxy::metrics::Metrics;
 use shardcache_proxy::service::{Api, ApiConfig, ProxyService};
@@ -216,6 +217,10 @@ struct Running {
     reflector: JoinHandle<()>,
     /// Tells the store of names that come later. It has a share in the store, so it must not outlive this.
     names: Option<AbortOnDropHandle<()>>,
+    /// Writes views of shards; as above.
+    scribe: AbortOnDropHandle<()>,
+    /// Stops the scribe.
+    stop: CancellationToken,
 }
 
 impl Life {
@@ -288,6 +293,10 @@ impl Life {
                 Ok(()) => "the watch cache's reflector ended".to_owned(),
                 Err(error) => format!("the watch cache's reflector: {error}"),
             })),
+            end = &mut running.scribe => Err(Failure::Internal(match end {
+                Ok(()) => "the writer of shard views ended".to_owned(),
+                Err(error) => format!("the writer of shard views: {error}"),
+            })),
             failure = read_only(&*running.store, self.config.read_only_grace) => Err(failure),
         };
         match &outcome {
@@ -327,7 +336,10 @@ impl Life {
             _ => None,
         };
         let api = Api::new(Arc::clone(&store), cache, self.config.api.clone(), metrics, Arc::new(registry));
-        Running { store, service: ProxyService::new(api), reflector, names }
+        let stop = CancellationToken::new();
+        let scribe = tokio::spawn(Scribe::new(Arc::clone(&api)).run(stop.clone()));
+        let scribe = AbortOnDropHandle::new(scribe);
+        Running { store, service: ProxyService::new(api), reflector, names, scribe, stop }
     }
 }
 
@@ -335,12 +347,16 @@ impl Running {
     async fn close(self) {
         self.service.api().drain();
         drop(self.names);
+        self.stop.cancel();
         if let Err(failure) = self.store.close().await {
             warn!(%failure, "closing the store");
         }
         // The store is closed, so the reflector has come to its end.
         if !self.reflector.is_finished() {
             let _ = self.reflector.await;
+        }
+        if !self.scribe.is_finished() {
+            let _ = self.scribe.await;
         }
     }
 }

@@ -203,6 +203,11 @@ impl WatchCache {
         }
     }
 
+    /// Told of every snapshot that is published, of those that differ in no object too.
+    pub(crate) fn changes(&self) -> watch::Receiver<Revision> {
+        self.0.published.subscribe()
+    }
+
     /// Starts a watcher strictly after a revision (which must be `Standing::Issued`).
     pub fn watch(
         &self,

@@ -14,6 +14,7 @@
 //! - [`standing`] is D40's table: in which state a cell is, as store and keeper know it together.
 //! - [`view`] sums cells up for the scope of an answer: complete or not, how old, who is missing.
 //! - [`admit`] lets a read through, makes it wait, or refuses it (D41).
+//! - [`shardview`] writes what is known of each shard as an object, for informers.
 //! - [`report`] says all that in the headers of an answer, [`document`] at `/services/cache/freshness`.
 //!
 //! Rules that hold everywhere: an age is never below the true one; heartbeats prove nothing; stale data is
@@ -21,6 +22,7 @@
 
 pub mod clock;
 pub mod level;
+pub mod shardview;
 
 pub(crate) mod admit;
 pub(crate) mod confirmation;

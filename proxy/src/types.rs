@@ -4,7 +4,8 @@
 //! CustomResourceDefinitions, then what pushers say, then the [configuration](config); for one type the
 //! earlier source wins.
 //! - Built-in and configured types are served everywhere. A CRD of a built-in type changes nothing about
-//!   that: where it counts, it says what the type's schema, columns and selectable fields are.
+//!   that: where it counts, it says what the type's schema, columns and selectable fields are. Of the
+//!   server's own type nobody else says anything.
 //! - A CRD's type is served in the CRD's own shard and logical cluster, and under the wildcards that
 //!   include them; a CRD in the logical cluster `system:system-crds` of any shard, everywhere.
 //! - A type that a shard pushes is served in all of that shard, and under the wildcards.
@@ -37,6 +38,7 @@ mod info;
 mod schema;
 mod version;
 
+pub(crate) use builtin::{is_shardviews, shardviews};
 pub use columns::{Column, ColumnSource, Computed};
 use declared::Declared;
 use derive::Derivation;
@@ -172,6 +174,9 @@ impl Types {
 
     /// The type at a scope by any source but the built-in table; of a built-in type, what CRDs say of it.
     fn described(&self, name: &TypeName, shard: &Part, cluster: &Part) -> Option<&Arc<TypeInfo>> {
+        if is_shardviews(name) {
+            return None;
+        }
         let declared = self.declared.get(name).and_then(|declared| declared.at(shard, cluster));
         declared.or_else(|| self.fixed.config.get(name))
     }

@@ -8,6 +8,7 @@ use shardcache_proxy::access::Access;
 use shardcache_proxy::cache::{CacheConfig, WatchCache};
 use shardcache_proxy::freshness::FreshnessConfig;
 use shardcache_proxy::freshness::level::Level;
+use shardcache_proxy::freshness::shardview::Scribe;
 use shardcache_proxy::front::Front;
 use shardcache_proxy::http::server::{Server, ServerConfig};
 use shardcache_proxy::metrics::Metrics;
@@ -16,6 +17,7 @@ use shardcache_proxy::types::Types;
 use shardcache_storage::{Change, RedbOptions, RedbStore, Store};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::wire::Wire;
 
@@ -27,6 +29,7 @@ pub(crate) struct Stand {
     server: Server,
     base: String,
     tasks: Vec<JoinHandle<()>>,
+    stop: CancellationToken,
 }
 
 /// What a test wants otherwise than the product.
@@ -77,13 +80,15 @@ impl Stand {
         let listener = TcpListener::bind(("127.0.0.1", setting.port)).await.expect("a free port");
         let base = format!("http://{}", listener.local_addr().expect("it is bound"));
         let accepting = server.clone();
+        let stop = CancellationToken::new();
         let tasks = vec![
             tokio::spawn(reflector.run()),
+            tokio::spawn(Scribe::new(Arc::clone(&api)).run(stop.clone())),
             tokio::spawn(async move {
                 accepting.serve_tcp(listener, Access::loopback()).await.expect("accepting goes on");
             }),
         ];
-        Self { store, api, service, server, base, tasks }
+        Self { store, api, service, server, base, tasks, stop }
     }
 
     /// Through a socket, and around it.
@@ -123,6 +128,7 @@ impl Stand {
     pub(crate) async fn close(self) {
         let cut = self.server.shutdown(Duration::from_secs(10)).await;
         assert_eq!(cut, 0, "connections had to be cut");
+        self.stop.cancel();
         self.store.close().await.expect("nothing failed");
         for task in self.tasks {
             task.await.expect("no task panicked");

@@ -30,6 +30,8 @@ use crate::types::{TypeInfo, Types};
 
 /// Verbs of a type at a concrete shard and cluster, as kube-apiserver publishes them for a CRD's type.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+/// The same of a type that only the server writes.
+const OWN_VERBS: &[&str] = &["get", "list", "watch"];
 /// Verbs under a wildcard.
 const WILDCARD_VERBS: &[&str] = &["list", "watch"];
 const CORE: &str = "";
@@ -106,8 +108,9 @@ impl<'a> View<'a> {
         groups
     }
 
-    fn verbs(self) -> &'static [&'static str] {
+    fn verbs(self, info: &TypeInfo) -> &'static [&'static str] {
         match (self.shard, self.cluster) {
+            (Part::One(_), Part::One(_)) if info.is_own() => OWN_VERBS,
             (Part::One(_), Part::One(_)) => VERBS,
             _ => WILDCARD_VERBS,
         }
@@ -178,7 +181,7 @@ impl<'a> View<'a> {
             "singularName": info.singular,
             "namespaced": info.namespaced,
             "kind": info.kind,
-            "verbs": self.verbs(),
+            "verbs": self.verbs(info),
         });
         add_names(&mut resource, info);
         resource["storageVersionHash"] = storage_version_hash(info).into();
@@ -214,7 +217,7 @@ impl<'a> View<'a> {
                     "responseKind": {"group": group, "version": version, "kind": info.kind},
                     "scope": if info.namespaced { "Namespaced" } else { "Cluster" },
                     "singularResource": info.singular,
-                    "verbs": self.verbs(),
+                    "verbs": self.verbs(info),
                 });
                 add_names(&mut resource, info);
                 resource

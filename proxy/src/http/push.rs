@@ -17,6 +17,7 @@ use crate::push::{NDJSON, outlet, status};
 use crate::scope::{Part, Scope};
 use crate::service::Api;
 use crate::status::ApiError;
+use crate::types;
 
 /// Answers a request; whether its sender may write for the shard is decided before a byte is read.
 pub(crate) fn answer<B>(
@@ -86,5 +87,9 @@ fn subject(shard: &Arc<str>, query: &str) -> Result<Subject, ApiError> {
         return Err(ApiError::bad_request("identity: types of an API identity are not served yet"));
     }
     let group = if group == "core" { "" } else { group };
-    Ok(Subject::Cell { shard, type_name: TypeName::new(group, resource), version: version.to_owned() })
+    let type_name = TypeName::new(group, resource);
+    if types::is_shardviews(&type_name) {
+        return Err(route::not_allowed());
+    }
+    Ok(Subject::Cell { shard, type_name, version: version.to_owned() })
 }

@@ -229,7 +229,13 @@ impl Call<'_> {
         })?;
         match self.verb {
             Verb::Get | Verb::List | Verb::Watch => self.read(Located::resolve(self.api, scope, path)?).await,
-            _ => self.write(Located::resolve(self.api, scope, path)?, body).await,
+            _ => {
+                let located = Located::resolve(self.api, scope, path)?;
+                if located.type_info.is_own() {
+                    return Err(not_allowed());
+                }
+                self.write(located, body).await
+            }
         }
     }
 

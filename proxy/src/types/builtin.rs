@@ -1,12 +1,12 @@
-//! The built-in types: the 21 that kcp's cache server serves, and the few core types that clients of
-//! any Kubernetes API expect to find (wire contract R19, leader election).
+//! The built-in types: the 21 that kcp's cache server serves, the few core types that clients of any
+//! Kubernetes API expect to find (wire contract R19, leader election), and the one that is the server's own.
 //!
 //! Names, scope, versions and categories are those of kcp's own CRDs; a test compares the table with
 //! them. Nothing here has a schema: objects are stored and served as sent. CRDs of these types bring theirs.
 
 mod columns;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use shardcache_storage::TypeName;
 
@@ -31,6 +31,8 @@ struct Row {
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
+/// The project's own group.
+const OWN: &str = "cache.shardcache.dev";
 const EXTENSIONS: &[&str] = &["api-extensions"];
 const KCP: &[&str] = &["kcp"];
 
@@ -121,9 +123,26 @@ const CORE_TYPES: [Row; 4] = [
     namespaced(row("coordination.k8s.io", "leases", "lease", "Lease", &[], &["v1"])),
 ];
 
+/// What the server itself says of shards: nobody else writes it.
+static SHARDVIEWS: LazyLock<Arc<TypeInfo>> = LazyLock::new(|| {
+    let row = row(OWN, "shardviews", "shardview", "ShardView", &[], &["v1alpha1"]);
+    Arc::new(row.info())
+});
+
 /// Every built-in type.
 pub(super) fn table() -> impl Iterator<Item = Arc<TypeInfo>> {
-    KCP_TYPES.iter().chain(&CORE_TYPES).map(|row| Arc::new(row.info()))
+    let others = KCP_TYPES.iter().chain(&CORE_TYPES).map(|row| Arc::new(row.info()));
+    others.chain([Arc::clone(&SHARDVIEWS)])
+}
+
+/// The type that the server itself writes.
+pub(crate) fn shardviews() -> &'static TypeInfo {
+    &SHARDVIEWS
+}
+
+/// Whether a name is that of [`shardviews`]. Names only: nobody's definition of it counts.
+pub(crate) fn is_shardviews(name: &TypeName) -> bool {
+    *name == SHARDVIEWS.name
 }
 
 /// The type whose objects declare other types.

@@ -47,6 +47,11 @@ impl TypeInfo {
         self.versions.iter().find(|version| version.name == name)
     }
 
+    /// Whether the server itself writes the objects, and nobody else may.
+    pub(crate) fn is_own(&self) -> bool {
+        super::is_shardviews(&self.name)
+    }
+
     /// `apiVersion` of the type under a version: `group/version`, or the version in the core group.
     pub fn api_version(&self, version: &str) -> String {
         match self.name.group() {

@@ -126,6 +126,6 @@ async fn metrics_are_openmetrics_text_with_the_types_that_are_served() {
     );
     let body = response.into_body().collect().await.expect("whole").to_bytes();
     let text = std::str::from_utf8(&body).expect("text");
-    assert!(text.contains("\nshardcache_types_served{source=\"builtin\"} 25\n"), "{text}");
+    assert!(text.contains("\nshardcache_types_served{source=\"builtin\"} 26\n"), "{text}");
     assert!(text.ends_with("# EOF\n"));
 }

@@ -92,11 +92,13 @@ impl<'a> GroupVersion<'a> {
             everywhere
         };
         let in_path: &[&str] = if info.namespaced { &["namespace"] } else { &[] };
-        let methods: &[&str] = if self.writable { &["get", "post", "deletecollection"] } else { &["get"] };
+        let written = self.writable && !info.is_own();
+        let methods: &[&str] = if written { &["get", "post", "deletecollection"] } else { &["get"] };
         paths.insert(collection.clone(), self.path_item(info, in_path, methods));
         if self.writable {
             let in_path: &[&str] = if info.namespaced { &["name", "namespace"] } else { &["name"] };
-            let object = self.path_item(info, in_path, &["get", "put", "patch", "delete"]);
+            let methods: &[&str] = if written { &["get", "put", "patch", "delete"] } else { &["get"] };
+            let object = self.path_item(info, in_path, methods);
             paths.insert(format!("{collection}/{{name}}"), object);
         }
     }

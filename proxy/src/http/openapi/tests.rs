@@ -77,7 +77,7 @@ async fn r22_every_list_takes_a_shard_selector() {
     for concrete in [true, false] {
         let index = json(get(&types, concrete, None, "")).await;
         let pieces = index["paths"].as_object().expect("paths");
-        assert_eq!(pieces.len(), 12, "{index}");
+        assert_eq!(pieces.len(), 13, "{index}");
         for piece in pieces.keys() {
             let document = json(get(&types, concrete, Some(piece), "")).await;
             let paths = document["paths"].as_object().expect("paths");

@@ -22,6 +22,7 @@ use crate::represent::{Annotation, Form};
 use crate::scope::Scope;
 use crate::service::Api;
 use crate::status::ApiError;
+use crate::types::is_shardviews;
 
 /// Streams with initial events of more objects than this are walked instead of picked.
 const PICKED_MAX: usize = 1_000;
@@ -209,6 +210,9 @@ impl Stream {
     /// What a bookmark at a version says of the view that a watcher has who has seen everything up to it.
     fn annotations(&self, version: ResourceVersion) -> Vec<Annotation> {
         let api = &self.ended.api;
+        if is_shardviews(&self.type_name) {
+            return vec![];
+        }
         let view = api.views.of(&api.cache, &api.freshness, &self.type_name, &self.scope);
         // What has become complete later is not complete at this version.
         if view.version > version { vec![] } else { report::annotations(&view, api.freshness.now()) }

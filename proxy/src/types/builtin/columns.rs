@@ -1,7 +1,7 @@
 //! Columns of the built-in types: of kcp's as in its CRDs, which a test compares, of Kubernetes' own as
 //! its printers have them (`pkg/printers/internalversion`).
 
-use super::{ADMISSION, RBAC};
+use super::{ADMISSION, OWN, RBAC};
 use crate::types::columns::{Column, Computed};
 
 /// The columns of a built-in type in a version. None means the age.
@@ -23,6 +23,12 @@ pub(super) fn of(group: &str, plural: &str, version: &str) -> Vec<Column> {
         ],
         ("", "namespaces") => vec![text("Status", ".status.phase"), Column::age()],
         ("", "events") => event(),
+        (OWN, "shardviews") => vec![
+            text("Role", ".status.role"),
+            text("State", ".status.state"),
+            Column::computed("Types", "integer", Computed::Count("/status/types")),
+            Column::age(),
+        ],
         ("coordination.k8s.io", "leases") => vec![text("Holder", ".spec.holderIdentity"), Column::age()],
         _ => kcp(plural, version),
     }
