@@ -3,10 +3,11 @@
 //! This crate wires and owns nothing: the durable log is `shardcache-storage`, the watch cache and the
 //! Kubernetes API surface are `shardcache-proxy`. Here are the command line ([`cli`]), the validated
 //! configuration ([`config`]), the composition of a server ([`app`]), the administration of a running one
-//! ([`ctl`]), and the server inside another process ([`embedded`]).
+//! ([`ctl`]), and the server inside another process ([`embedded`]). [`completeness`] is for clients.
 
 pub mod app;
 pub mod cli;
+pub mod completeness;
 pub mod config;
 pub mod ctl;
 pub mod embedded;

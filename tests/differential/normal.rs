@@ -4,6 +4,7 @@
 //! - resourceVersions become their rank among all that the script met, so equal stays equal and order stays
 //!   order; bookmarks may carry any version that is not older than what came before them, and that is checked;
 //! - uids become their order of appearance, times of now and random suffixes become a word;
+//! - our own group is taken out of the lists of discovery: lists of different length are compared as one;
 //! - resources in discovery are sorted by name, because kube-apiserver lists them as its map happens to;
 //! - our `kcp.io/shard` and `kcp.io/cluster` annotations and our path prefix are taken out.
 
@@ -123,7 +124,10 @@ fn replace(value: &mut Value, ranks: &BTreeMap<u64, usize>, uids: &HashMap<Strin
     }
 }
 
-/// Sorts what discovery documents list as a map happens to.
+/// The group of the types that the server itself writes.
+const OWN_GROUP: &str = "cache.shardcache.dev";
+
+/// Sorts what discovery documents list as a map happens to, without the group that is ours alone.
 fn sort(fields: &mut Map<String, Value>) {
     let names: [(&str, &[&str]); 3] =
         [("resources", &["/name", "/resource"]), ("groups", &["/name"]), ("items", &["/metadata/name"])];
@@ -132,9 +136,9 @@ fn sort(fields: &mut Map<String, Value>) {
     });
     for (field, pointers) in names.into_iter().filter(|_| is_discovery) {
         let Some(members) = fields.get_mut(field).and_then(Value::as_array_mut) else { continue };
-        members.sort_by_key(|member| {
-            pointers.iter().find_map(|pointer| member.pointer(pointer)).map(Value::to_string)
-        });
+        let name = |member: &Value| pointers.iter().find_map(|pointer| member.pointer(pointer)).cloned();
+        members.retain(|member| name(member).is_none_or(|name| name != OWN_GROUP));
+        members.sort_by_key(|member| name(member).map(|name| name.to_string()));
     }
 }
 

@@ -16,6 +16,7 @@ mod real_data;
 mod refusals;
 mod replicate;
 mod settings;
+mod shardviews;
 mod stand;
 mod tidy;
 mod tls;

@@ -16,3 +16,4 @@ mod roster;
 mod schema;
 mod slow;
 mod source;
+mod views;

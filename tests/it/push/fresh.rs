@@ -60,7 +60,7 @@ fn setting(hands: &Hands) -> Setting {
 }
 
 /// Answers the next barrier, after everything that is given was sent.
-async fn answer(pusher: &mut Pusher, source: &Source, before: Vec<Value>) -> u64 {
+pub(super) async fn answer(pusher: &mut Pusher, source: &Source, before: Vec<Value>) -> u64 {
     let id = pusher.until("barrier").await["id"].as_u64().expect("a number");
     pusher.send_all(before);
     let mut progress = source.progress();
