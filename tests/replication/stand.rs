@@ -29,7 +29,10 @@ impl Stand {
         let root = directory.path();
         let data = |name: &str| root.join(name).display().to_string();
         let ours = Path::new(env!("CARGO_BIN_EXE_shardcache"));
-        let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", &data("cache")];
+        // Informers of one shard list while its source is down, and one source takes longer than a read waits.
+        let fresh = ["--unset-rv-concrete", "store"];
+        let arguments =
+            ["serve", "--listen", "127.0.0.1:0", "--data-dir", &data("cache"), fresh[0], fresh[1]];
         let mut cache = Process::new("cache", ours, arguments.map(str::to_owned).into(), root);
         let cache_server = Server::new(cache.listen("--listen").await);
         let mut references = SHARDS.map(|shard| {

@@ -77,8 +77,9 @@ pub(crate) async fn list(
     place: &str,
     kind: &Kind,
     shard: Option<&str>,
+    query: &str,
 ) -> Result<View, String> {
-    let mut list = server.get(&format!("{place}/apis/{GROUP}/v1/{}", kind.plural)).await?;
+    let mut list = server.get(&format!("{place}/apis/{GROUP}/v1/{}{query}", kind.plural)).await?;
     let items = list["items"].take();
     let Value::Array(items) = items else { return Err(format!("{place}: a list without items")) };
     let items = items.into_iter().map(|mut item| {
