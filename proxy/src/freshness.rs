@@ -9,13 +9,13 @@
 //! ```
 //!
 //! - [`level`] is what was asked for, in the query, a header, the path or by the server's settings.
-//! - [`confirmation`] is the pure machine of one cell: what has been shown of it, by whom, up to when.
-//! - [`keeper`] owns one for each cell, and the clock; push streams feed it, readers wait for it.
-//! - [`standing`] is D40's table: in which state a cell is, as store and keeper know it together.
-//! - [`view`] sums cells up for the scope of an answer: complete or not, how old, who is missing.
-//! - [`admit`] lets a read through, makes it wait, or refuses it (D41).
+//! - `confirmation` is the pure machine of one cell: what has been shown of it, by whom, up to when.
+//! - `keeper` owns one for each cell, and the clock; push streams feed it, readers wait for it.
+//! - `standing` is D40's table: in which state a cell is, as store and keeper know it together.
+//! - `view` sums cells up for the scope of an answer: complete or not, how old, who is missing.
+//! - `admit` lets a read through, makes it wait, or refuses it (D41).
 //! - [`shardview`] writes what is known of each shard as an object, for informers.
-//! - [`report`] says all that in the headers of an answer, [`document`] at `/services/cache/freshness`.
+//! - `report` says all that in the headers of an answer, `document` at `/services/cache/freshness`.
 //!
 //! Rules that hold everywhere: an age is never below the true one; heartbeats prove nothing; stale data is
 //! served with its age, absent data is refused and never shown as empty.

@@ -61,7 +61,7 @@ fn warning(view: &View) -> Option<HeaderValue> {
     }
     let names: Vec<_> = view.doubtful.iter().take(NAMES_MAX).map(name).collect();
     let more = if view.doubtful.len() > NAMES_MAX { ", …" } else { "" };
-    let (doubtful, all) = (view.doubtful.len(), view.expected.max(view.doubtful.len()));
+    let (doubtful, all) = (view.doubtful.len(), view.shards);
     let absent = if view.complete == Complete::No { ", objects are missing" } else { "" };
     let text = format!(
         "299 - \"cache: {doubtful} of {all} shards unconfirmed: {}{more}{absent}\"",

@@ -55,6 +55,8 @@ pub(crate) struct View {
     pub(crate) expected: usize,
     pub(crate) synced: usize,
     pub(crate) live: usize,
+    /// Shards that are told of: those that push it, and those that ought to.
+    pub(crate) shards: usize,
     /// Those that are not live, in name order.
     pub(crate) doubtful: Vec<Doubtful>,
 }
@@ -109,7 +111,15 @@ impl View {
     }
 
     fn nothing(complete: Complete) -> Self {
-        Self { complete, age: Some(Duration::ZERO), expected: 0, synced: 0, live: 0, doubtful: vec![] }
+        Self {
+            complete,
+            age: Some(Duration::ZERO),
+            expected: 0,
+            synced: 0,
+            live: 0,
+            shards: 0,
+            doubtful: vec![],
+        }
     }
 
     fn add(&mut self, shard: &str, standing: Standing, is_expected: bool) {
@@ -121,6 +131,7 @@ impl View {
                 self.doubtful.push(Doubtful { shard: shard.into(), standing });
             }
         }
+        self.shards += usize::from(is_pushed || is_expected);
         if is_expected {
             self.expected += 1;
             self.synced += usize::from(standing.condition != Condition::NeverSynced);
