@@ -104,7 +104,9 @@ impl View {
             }
             view.add(shard, standing, member.role == Role::Expected);
         }
-        if view.complete == Complete::Yes && (members == 0 || has_others(state, type_name)) {
+        // Without a roster from outside, shards that have not come yet are missed by nobody.
+        let is_known = state.is_seeded() && members > 0;
+        if view.complete == Complete::Yes && (!is_known || has_others(state, type_name)) {
             view.complete = Complete::Unknown;
         }
         view

@@ -248,6 +248,9 @@ async fn d42_shards_that_only_use_rest_make_completeness_unknown_and_gate_nothin
     let source = Source::exports("s0").with(&["a"]);
     let pushers = push(&stand, &source).await;
     let path = source.collection_in("*", "*");
+    // Nobody has said which shards there ought to be.
+    assert_eq!(stand.wire().get(&path).await.headers["x-cache-complete"], "unknown");
+    roster(&stand, seed(&["s0"])).await;
     assert_eq!(stand.wire().get(&path).await.headers["x-cache-complete"], "true");
     let other = Source::exports("rest").with(&["b"]);
     let mut object = other.object("b");

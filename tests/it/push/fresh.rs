@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use shardcache_proxy::freshness::FreshnessConfig;
 use shardcache_proxy::freshness::clock::{Clock, Instant, Reading};
 use shardcache_proxy::service::ApiConfig;
+use shardcache_storage::{Push, RosterChange, Store};
 
 use super::pusher::{Door, Pusher};
 use super::source::Source;
@@ -96,6 +97,8 @@ fn unconfirmed(shard: &str) -> (u16, String, Vec<(String, String)>) {
 
 /// A shard that is synced and whose first barrier is answered.
 async fn live(stand: &Stand, source: &Source) -> Pusher {
+    let seed = RosterChange::Seed { shards: vec![source.shard.into()] };
+    stand.store.push(Push::Roster(seed)).await.expect("it is writable");
     let door = Door::http2(stand).await;
     let (mut control, _) = door.control(source.shard, "i1").await;
     control.send(json!({"type": "catalog", "types": [source.type_name()]}));
