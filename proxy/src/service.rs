@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use shardcache_storage::Store;
 use tokio_util::sync::CancellationToken;
@@ -104,6 +105,8 @@ pub struct Api {
     pub metrics: Metrics,
     /// Everything `/metrics` shows.
     pub registry: Arc<Registry>,
+    /// Held from measuring what is only measured for `/metrics` until that is written.
+    pub(crate) scrape: Mutex<()>,
     pub(crate) limits: Limits,
     /// Compressed pages of lists.
     pub(crate) pages: Arc<Pages>,
@@ -142,6 +145,7 @@ impl Api {
             config,
             metrics,
             registry,
+            scrape: Mutex::new(()),
             limits,
             pages,
             lineage,

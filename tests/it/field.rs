@@ -134,6 +134,28 @@ async fn b013_a_version_that_is_not_reached_is_refused_and_never_answered_with_l
         assert_eq!(answer.json()["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
         assert_eq!(answer.headers.get("retry-after").map(http::HeaderValue::as_bytes), Some(b"1".as_slice()));
     }
+    // Nor while it ends, is away, and loads again.
+    let path = format!("{}?resourceVersion={now}", everywhere());
+    let (back, is_back) = tokio::sync::watch::channel(false);
+    let (served, ()) = tokio::join!(
+        async {
+            let served = served.restart().await;
+            back.send_replace(true);
+            served
+        },
+        async {
+            while !*is_back.borrow() {
+                let Ok(answer) = wire.request(Method::GET, &path, "", "").await else { continue };
+                match answer.status.as_u16() {
+                    200 => assert!(version(&answer.json()) >= now.to_string()),
+                    refused => assert!([429, 503, 504].contains(&refused), "{answer:?}"),
+                }
+            }
+        }
+    );
+    let answer = served.wire().get(&path).await;
+    assert_eq!(answer.status, 200);
+    assert!(version(&answer.json()) >= now.to_string());
     served.stop().await;
 }
 

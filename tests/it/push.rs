@@ -16,4 +16,6 @@ mod roster;
 mod schema;
 mod slow;
 mod source;
+mod standstill;
+mod trouble;
 mod views;

@@ -1,6 +1,7 @@
 //! The replicator between two servers of this product: one is the source, as any API server would be, one
 //! is the cache.
 
+mod lagging;
 mod stub;
 
 use std::collections::BTreeMap;
@@ -237,6 +238,15 @@ async fn d38_a_barrier_of_an_idle_type_is_answered_by_watching_anew() {
             .is_some_and(|text| text.parse::<u64>().is_ok_and(|at| at >= head))
     })
     .await;
+    // Each time that something happens beside it, who asks is answered within the time that reads wait.
+    for name in ["again", "and-again"] {
+        let mut another = binding.clone();
+        another["metadata"]["name"] = name.into();
+        let created = source.wire().call(Method::POST, &path, another.to_string()).await;
+        assert_eq!(created.status, StatusCode::CREATED, "{created:?}");
+        let read = cache.wire().get(&format!("{COPY}?freshness=source")).await;
+        assert_eq!(read.status, StatusCode::OK, "{read:?}");
+    }
     running.stop().await;
 }
 

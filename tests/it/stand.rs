@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use shardcache_proxy::access::Access;
 use shardcache_proxy::cache::{CacheConfig, WatchCache};
 use shardcache_proxy::freshness::FreshnessConfig;
@@ -70,11 +71,12 @@ impl Stand {
 
     /// The same with something before the store.
     pub(crate) async fn behind(store: Arc<RedbStore>, shared: Arc<dyn Store>, setting: &Setting) -> Self {
-        let metrics = Metrics::default();
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
         let types = Types::builtin(Vec::new());
         let (cache, reflector) =
             WatchCache::open(Arc::clone(&shared), &types, setting.cache.clone(), &metrics);
-        let api = Api::new(shared, cache, setting.api.clone(), metrics, Arc::default());
+        let api = Api::new(shared, cache, setting.api.clone(), metrics, Arc::new(registry));
         let service = ProxyService::new(Arc::clone(&api));
         let server = Server::new(Front::ready(service.clone()), ServerConfig::default());
         let listener = TcpListener::bind(("127.0.0.1", setting.port)).await.expect("a free port");

@@ -158,11 +158,14 @@ pub fn metrics(api: &Api) -> Response<Body> {
         types.served.get_or_create(&source.into()).set(gauge(count));
     }
     types.broken.set(gauge(counts.broken));
+    // Two monitors that ask at one moment would count each other's cells.
+    let scrape = api.scrape.lock();
     document::measure(api);
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &api.registry).is_err() {
         return respond::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be encoded\n");
     }
+    drop(scrape);
     let mut response = respond::text(StatusCode::OK, text);
     response.headers_mut().insert(CONTENT_TYPE, OPENMETRICS);
     response

@@ -390,3 +390,33 @@ async fn b104_a_lost_deletion_is_seen_at_the_next_heartbeat_and_repaired() {
     drop((pusher, other, observer));
     bench.end().await;
 }
+
+/// What a pusher is told of its write is what readers ask for.
+#[tokio::test(flavor = "multi_thread")]
+async fn b113_a_pushed_write_is_in_every_read_that_asks_for_the_version_of_its_ack() {
+    let bench = Bench::new().await;
+    let wire = bench.stand.wire();
+    let mut source = Source::roles("amber").with(&["a"]);
+    let mut pusher = bench.door.synced(&source, "i1").await;
+    for number in 0..20 {
+        let name = format!("role-{number}");
+        pusher.send(source.put(&name, "gold"));
+        let ack = pusher.settled().await;
+        let written = ack["cacheRV"].as_str().expect("text").to_owned();
+        for path in [source.collection(), source.collection_in("*", "*")] {
+            for query in ["", "&resourceVersionMatch=NotOlderThan"] {
+                let list = wire.list(&format!("{path}?resourceVersion={written}{query}")).await;
+                let list = list.expect("it is there");
+                let named = |object: &Value| object["metadata"]["name"] == name.as_str();
+                assert!(list.items.values().any(named), "{path}{query}: {name} is missing");
+            }
+        }
+        let read = wire.get(&format!("{}/{name}?resourceVersion={written}", source.collection())).await;
+        assert_eq!(read.json()["metadata"]["resourceVersion"], written.as_str());
+        // Sent again, it changes nothing, and the version is that of before.
+        pusher.send(source.upsert(&name));
+        assert_eq!(pusher.settled().await["cacheRV"], written.as_str());
+    }
+    drop(pusher);
+    bench.end().await;
+}

@@ -18,7 +18,7 @@ use crate::wire::{Answer, Wire};
 
 /// Clocks that a test moves.
 #[derive(Clone, Default)]
-struct Hands {
+pub(super) struct Hands {
     boot: Arc<AtomicU64>,
     wall: Arc<AtomicU64>,
 }
@@ -36,19 +36,19 @@ impl Hands {
     }
 
     /// Time passes.
-    fn pass(&self, seconds: u64) {
+    pub(super) fn pass(&self, seconds: u64) {
         self.boot.fetch_add(seconds, Ordering::Relaxed);
         self.wall.fetch_add(seconds, Ordering::Relaxed);
     }
 
     /// The machine stood still, and only the wall clock knows.
-    fn jump(&self, seconds: u64) {
+    pub(super) fn jump(&self, seconds: u64) {
         self.wall.fetch_add(seconds, Ordering::Relaxed);
     }
 }
 
 /// The product's defaults, but for a clock that can be moved and a patience that tests can wait for.
-fn setting(hands: &Hands) -> Setting {
+pub(super) fn setting(hands: &Hands) -> Setting {
     let freshness = FreshnessConfig {
         patience: Duration::from_millis(300),
         // Nothing is asked that no reader has asked for.
@@ -71,18 +71,18 @@ pub(super) async fn answer(pusher: &mut Pusher, source: &Source, before: Vec<Val
     id
 }
 
-fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
+pub(super) fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
     answer.headers.get(name).map_or("", |value| value.to_str().expect("text"))
 }
 
-fn names(answer: &Answer) -> Vec<String> {
+pub(super) fn names(answer: &Answer) -> Vec<String> {
     let list = answer.json();
     let items = list["items"].as_array().unwrap_or_else(|| panic!("{list}"));
     items.iter().map(|item| item["metadata"]["name"].as_str().expect("named").to_owned()).collect()
 }
 
 /// What a refusal says: code, reason, and the reasons of its causes with their fields.
-fn refusal(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
+pub(super) fn refusal(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
     let status = answer.json();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let causes = status["details"]["causes"].as_array().cloned().unwrap_or_default();
@@ -90,16 +90,20 @@ fn refusal(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
     (answer.status.as_u16(), text(&status["reason"]), causes)
 }
 
-fn unconfirmed(shard: &str) -> (u16, String, Vec<(String, String)>) {
+pub(super) fn unconfirmed(shard: &str) -> (u16, String, Vec<(String, String)>) {
     let causes = vec![("ShardUnconfirmed".to_owned(), format!("shards/{shard}"))];
     (500, "ServerTimeout".to_owned(), causes)
 }
 
 /// A shard that is synced and whose first barrier is answered.
-async fn live(stand: &Stand, source: &Source) -> Pusher {
+pub(super) async fn live(stand: &Stand, source: &Source) -> Pusher {
+    live_through(&Door::http2(stand).await, stand, source).await
+}
+
+/// The same through a door that there is.
+pub(super) async fn live_through(door: &Door, stand: &Stand, source: &Source) -> Pusher {
     let seed = RosterChange::Seed { shards: vec![source.shard.into()] };
     stand.store.push(Push::Roster(seed)).await.expect("it is writable");
-    let door = Door::http2(stand).await;
     let (mut control, _) = door.control(source.shard, "i1").await;
     control.send(json!({"type": "catalog", "types": [source.type_name()]}));
     control.settled().await;
@@ -108,7 +112,7 @@ async fn live(stand: &Stand, source: &Source) -> Pusher {
     pusher
 }
 
-async fn get(wire: &Wire, source: &Source, query: &str) -> Answer {
+pub(super) async fn get(wire: &Wire, source: &Source, query: &str) -> Answer {
     wire.get(&format!("{}?{query}", source.collection())).await
 }
 
@@ -366,7 +370,7 @@ async fn d43_bookmarks_say_how_complete_and_how_old_a_view_is() {
 }
 
 /// The annotations of all bookmarks of a watch that has ended.
-fn bookmarks(watch: &Answer) -> Vec<Value> {
+pub(super) fn bookmarks(watch: &Answer) -> Vec<Value> {
     let lines = watch.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let events = lines.map(|line| serde_json::from_slice::<Value>(line).expect("an event"));
     events

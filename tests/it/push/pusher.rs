@@ -51,7 +51,11 @@ impl Door {
 
     /// The same, on which a stream that is not read takes so many bytes.
     pub(super) async fn narrow(stand: &Stand, window: Option<u32>) -> Self {
-        let address = stand.base().strip_prefix("http://").expect("plain HTTP").to_owned();
+        Self::at(stand.base().strip_prefix("http://").expect("plain HTTP"), window).await
+    }
+
+    /// The same at another address, of which the server is behind.
+    pub(super) async fn at(address: &str, window: Option<u32>) -> Self {
         let stream = TcpStream::connect(address).await.expect("it listens");
         let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
         builder.initial_stream_window_size(window);
