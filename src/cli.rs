@@ -297,6 +297,10 @@ pub struct Settings {
     /// How often what is pushed is confirmed by its source if nobody asks. [default: 30s]
     #[arg(long, value_name = "TIME", env = "SHARDCACHE_CONFIRM_INTERVAL")]
     pub confirm_interval: Option<Time>,
+    /// Kubeconfig whose contexts are named like shards: a shard whose pusher is gone is asked itself whether
+    /// its copy is current, where a read needs that.
+    #[arg(long, value_name = "KUBECONFIG", env = "SHARDCACHE_DIRECT_PROBE")]
+    pub direct_probe: Option<PathBuf>,
     /// Form of the log on standard error. [default: text]
     #[arg(long, value_name = "FORMAT", env = "SHARDCACHE_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,

@@ -6,10 +6,12 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use shardcache_proxy::access::{Access, Identity};
 use shardcache_proxy::freshness::FreshnessConfig;
+use shardcache_proxy::freshness::probe::DirectProbe;
 use shardcache_proxy::http::server::ServerConfig;
 use shardcache_proxy::service::ApiConfig;
 use shardcache_proxy::types::{self, TypeInfo};
@@ -17,6 +19,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cli::{LogFormat, QuickRepair, ServeArgs, Settings, StorageKind};
 use crate::failure::Failure;
+use crate::replicate::Prober;
 use crate::units::{Size, Time};
 
 mod roster;
@@ -180,6 +183,7 @@ pub fn defaults() -> Settings {
         unset_rv_concrete: Some(api.freshness.unset_concrete),
         unset_rv_wildcard: Some(api.freshness.unset_wildcard),
         confirm_interval: Some(Time(api.freshness.confirm_interval)),
+        direct_probe: None,
         log_format: Some(LogFormat::Text),
         log_level: Some("info".to_owned()),
         types: Some(vec![]),
@@ -222,6 +226,7 @@ impl Settings {
             unset_rv_concrete,
             unset_rv_wildcard,
             confirm_interval,
+            direct_probe,
             log_format,
             log_level,
             types,
@@ -246,7 +251,12 @@ fn validate(settings: &Settings) -> Result<Config, Failure> {
     let data_dir = set(settings.data_dir.as_ref());
     let request_timeout =
         at_least(settings.request_timeout, "request-timeout", Time(Duration::from_secs(1)))?.0;
+    let direct_probe = match &settings.direct_probe {
+        Some(path) => Some(prober(path)?),
+        None => None,
+    };
     let freshness = FreshnessConfig {
+        direct_probe,
         unset_concrete: set(settings.unset_rv_concrete.as_ref()),
         unset_wildcard: set(settings.unset_rv_wildcard.as_ref()),
         confirm_interval: at_least(
@@ -300,6 +310,11 @@ fn validate(settings: &Settings) -> Result<Config, Failure> {
         types: types::config::build(set(settings.types.as_ref()))
             .map_err(|error| Failure::usage(format!("--config: {error}")))?,
     })
+}
+
+fn prober(path: &Path) -> Result<Arc<dyn DirectProbe>, Failure> {
+    let prober = Prober::load(path).map_err(|problem| Failure::file("direct-probe", path, problem))?;
+    Ok(Arc::new(prober))
 }
 
 fn storage(settings: &Settings) -> Result<StorageConfig, Failure> {

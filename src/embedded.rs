@@ -251,6 +251,14 @@ impl Builder {
         self
     }
 
+    /// Asks a shard itself whether the copy of it is current, where its pusher is gone and a read needs that,
+    /// by the context of its name in this kubeconfig (`docs/operations.md`, "Asking a shard itself").
+    #[must_use]
+    pub fn direct_probe(mut self, kubeconfig: impl Into<PathBuf>) -> Self {
+        self.settings.direct_probe = Some(kubeconfig.into());
+        self
+    }
+
     /// How long a store that can never write again (an I/O error, a bug in its writer) goes on serving
     /// reads before it is opened again; 30 s unless set.
     #[must_use]

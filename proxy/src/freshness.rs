@@ -11,6 +11,7 @@
 //! - [`level`] is what was asked for, in the query, a header, the path or by the server's settings.
 //! - `confirmation` is the pure machine of one cell: what has been shown of it, by whom, up to when.
 //! - `keeper` owns one for each cell, and the clock; push streams feed it, readers wait for it.
+//! - [`probe`] asks the source itself where there is no pusher to be asked.
 //! - `standing` is D40's table: in which state a cell is, as store and keeper know it together.
 //! - `view` sums cells up for the scope of an answer: complete or not, how old, who is missing.
 //! - `admit` lets a read through, makes it wait, or refuses it (D41).
@@ -22,6 +23,7 @@
 
 pub mod clock;
 pub mod level;
+pub mod probe;
 pub mod shardview;
 
 pub(crate) mod admit;
@@ -32,10 +34,12 @@ pub(crate) mod report;
 pub(crate) mod standing;
 pub(crate) mod view;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Clock;
 use level::Level;
+use probe::DirectProbe;
 
 /// How fresh answers are by default, and how long one is waited for.
 #[derive(Clone, Debug)]
@@ -54,6 +58,8 @@ pub struct FreshnessConfig {
     pub disconnected_after: Duration,
     /// Time for the answer to a barrier, after which another one is tried.
     pub barrier_patience: Duration,
+    /// Asks shards themselves whose pushers are gone, if that is wanted.
+    pub direct_probe: Option<Arc<dyn DirectProbe>>,
     /// The two clocks that ages are measured by.
     pub clock: Clock,
 }
@@ -68,6 +74,7 @@ impl Default for FreshnessConfig {
             lagging_after: Duration::from_secs(90),
             disconnected_after: Duration::from_secs(15),
             barrier_patience: Duration::from_secs(10),
+            direct_probe: None,
             clock: Clock::system(),
         }
     }

@@ -18,7 +18,7 @@ pub mod labels;
 
 use labels::WriteRefusal;
 use labels::{ByClass, ByCode, ByLimit, ByOutcome, ByPushEnd, ByReason, ByRole, BySource, ByState, ByVerb};
-use labels::{ByRefusal, ByShard, ByShardState, Refusal};
+use labels::{ByProbeOutcome, ByRefusal, ByShard, ByShardState, ProbeOutcome, Refusal};
 use labels::{ByWriteRefusal, Class, FrameOutcome, Limit, PushEnd, Reason, Role, Source, State, Verb};
 
 /// Everything the proxy measures. Cheap to clone: the parts are shared handles.
@@ -154,6 +154,8 @@ pub struct FreshnessMetrics {
     pub barriers: Counter,
     /// Barriers that were answered.
     pub confirmations: Counter,
+    /// Direct probes by what they came to.
+    pub probes: Family<ByProbeOutcome, Counter>,
     /// Seconds that reads waited for a confirmation, those that failed included.
     pub waits: Histogram,
     /// Reads that were refused by reason.
@@ -234,6 +236,7 @@ impl Metrics {
         all(FrameOutcome::ALL, &self.push.frames);
         all(Role::ALL, &self.roster.members);
         all(Refusal::ALL, &self.freshness.refusals);
+        all(ProbeOutcome::ALL, &self.freshness.probes);
     }
 
     fn register_http(&self, registry: &mut Registry) {
@@ -419,6 +422,11 @@ impl Metrics {
             "Barriers that pushers have answered",
             freshness.confirmations.clone(),
         );
+        registry.register(
+            "shardcache_freshness_probes",
+            "Sources that were asked directly because nobody pushes them, by outcome",
+            freshness.probes.clone(),
+        );
         registry.register_with_unit(
             "shardcache_freshness_waits",
             "Time that reads waited for a confirmation by the source",
@@ -531,6 +539,7 @@ impl Default for Metrics {
             freshness: FreshnessMetrics {
                 barriers: Counter::default(),
                 confirmations: Counter::default(),
+                probes: Family::default(),
                 waits: latency(),
                 refusals: Family::default(),
                 age: Family::default(),

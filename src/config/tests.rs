@@ -81,6 +81,7 @@ fn mistakes_are_one_line_that_names_the_flag_or_key() {
         at("type.yaml", "types:\n- {group: example.dev, versions: [], resource: widgets, kind: Widget}\n");
     let not_pem = at("cert.pem", "hello\n");
     let tokens = at("tokens.csv", "only-a-token\n");
+    let contexts = at("contexts.kubeconfig", "contexts: [{name: Amber, context: {cluster: a}}]\n");
     for (flags, name) in [
         (&["--history-age", "5"][..], "--history-age"),
         (&["--history-age", "10ms"], "--history-age"),
@@ -103,6 +104,8 @@ fn mistakes_are_one_line_that_names_the_flag_or_key() {
         (&["--tls-cert-file", &not_pem, "--tls-private-key-file", &not_pem], "--tls-cert-file"),
         (&["--token-auth-file", &tokens], "line 1"),
         (&["--token-auth-file", "/no/such/file"], "--token-auth-file"),
+        (&["--direct-probe", "/no/such/file"], "--direct-probe /no/such/file"),
+        (&["--direct-probe", &contexts], "contexts.kubeconfig: contexts[Amber]: name: "),
     ] {
         let line = refusal(flags);
         assert!(line.contains(name), "{flags:?}: {line}");

@@ -71,21 +71,23 @@ fn states(document: &Value) -> Vec<String> {
 
 /// A row for each cell; shards without one have a row too.
 fn table(document: &Value) -> String {
-    const HEAD: [&str; 7] = ["SHARD", "ROLE", "TYPE", "STATE", "AGE", "OBJECTS", "HOLDER"];
+    const HEAD: [&str; 8] = ["SHARD", "ROLE", "TYPE", "STATE", "AGE", "BY", "OBJECTS", "HOLDER"];
     let mut rows = vec![HEAD.map(str::to_owned)];
     for shard in document["shards"].as_array().into_iter().flatten() {
-        let row = |kind: String, state: String, age: String, objects: String| {
-            [text(&shard["name"]), text(&shard["role"]), kind, state, age, objects, text(&shard["holder"])]
+        let row = |[kind, state, age, by, objects]: [String; 5]| {
+            let [name, role, holder] = ["name", "role", "holder"].map(|field| text(&shard[field]));
+            [name, role, kind, state, age, by, objects, holder]
         };
         let cells = shard["cells"].as_array().map_or(&[][..], Vec::as_slice);
         if cells.is_empty() {
-            rows.push(row("-".into(), "-".into(), "-".into(), "-".into()));
+            rows.push(row(["-"; 5].map(str::to_owned)));
         }
         for cell in cells {
             let kind = format!("{}.{}", text(&cell["resource"]), cell["group"].as_str().unwrap_or_default());
             let age = cell["ageSeconds"].as_u64().map_or("unknown".to_owned(), |age| format!("{age}s"));
             let kind = kind.trim_end_matches('.').to_owned();
-            rows.push(row(kind, text(&cell["state"]), age, text(&cell["objects"])));
+            let [state, by, objects] = ["state", "provider", "objects"].map(|field| text(&cell[field]));
+            rows.push(row([kind, state, age, by, objects]));
         }
     }
     let mut table = aligned(&rows);
@@ -114,16 +116,17 @@ mod tests {
     fn a_table_has_a_row_for_each_cell_and_each_shard_without_one() {
         let document = json!({"complete": "false", "shards": [
             {"name": "amber", "role": "expected", "holder": "r-0", "cells": [
-                {"group": "apis.kcp.io", "resource": "apiexports", "state": "Live", "ageSeconds": 3, "objects": 12},
+                {"group": "apis.kcp.io", "resource": "apiexports", "state": "Live", "ageSeconds": 3, "objects": 12,
+                    "provider": "rollingWatch"},
                 {"group": "", "resource": "namespaces", "state": "Restored", "ageSeconds": null, "objects": 0},
             ]},
             {"name": "birch", "role": "expected", "holder": null, "cells": []},
         ]});
         let expected = "\
-SHARD   ROLE       TYPE                     STATE      AGE       OBJECTS   HOLDER
-amber   expected   apiexports.apis.kcp.io   Live       3s        12        r-0
-amber   expected   namespaces               Restored   unknown   0         r-0
-birch   expected   -                        -          -         -         -
+SHARD   ROLE       TYPE                     STATE      AGE       BY             OBJECTS   HOLDER
+amber   expected   apiexports.apis.kcp.io   Live       3s        rollingWatch   12        r-0
+amber   expected   namespaces               Restored   unknown   -              0         r-0
+birch   expected   -                        -          -         -              -         -
 complete: false
 ";
         assert_eq!(table(&document), expected);

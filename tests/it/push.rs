@@ -10,6 +10,7 @@ mod follow;
 mod fresh;
 mod honest;
 mod managed;
+mod probe;
 mod pusher;
 mod resume;
 mod roster;

@@ -14,6 +14,7 @@ use tokio::time::{Instant as Deadline, timeout_at};
 use super::clock::Instant;
 use super::document::unknown_shard;
 use super::level::{Asked, At, Need};
+use super::probe;
 use super::report::{annotate, describe};
 use super::standing::{Condition, Standing};
 use super::view::{self, View};
@@ -91,9 +92,10 @@ async fn confirm(
 ) -> Result<(), ApiError> {
     let longest = api.freshness.config().patience;
     let deadline = Deadline::now() + patience.map_or(longest, |patience| patience.min(longest));
-    let since = api.freshness.now().before(slack);
+    let arrived = api.freshness.now();
     let cells = cells(api, located, need)?;
-    let outcomes = join_all(cells.iter().map(|cell| confirmed(api, cell, since, deadline))).await;
+    let reader = Reader { arrived, since: arrived.before(slack), deadline };
+    let outcomes = join_all(cells.iter().map(|cell| confirmed(api, cell, reader))).await;
     let causes: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
     if causes.is_empty() {
         return Ok(());
@@ -162,9 +164,19 @@ fn is_known(state: &State, shard: &str) -> bool {
     state.tenure(shard).is_some() || state.member(shard).is_some()
 }
 
+/// Who waits for confirmations.
+#[derive(Clone, Copy)]
+struct Reader {
+    /// When it came.
+    arrived: Instant,
+    /// It needs every write that the source had completed before this.
+    since: Instant,
+    deadline: Deadline,
+}
+
 /// Waits until everything that the source had completed before an instant is in the cache; the error says why
 /// that is not shown.
-async fn confirmed(api: &Api, cell: &CellName, since: Instant, deadline: Deadline) -> Result<(), Cause> {
+async fn confirmed(api: &Api, cell: &CellName, reader: Reader) -> Result<(), Cause> {
     let entry = api.freshness.entry(cell);
     let mut changes = entry.changes();
     loop {
@@ -172,15 +184,24 @@ async fn confirmed(api: &Api, cell: &CellName, since: Instant, deadline: Deadlin
         let now = api.freshness.now();
         let standing = view::standing(&snapshot.state, &api.freshness, cell, now);
         let confirmed = entry.shown(now).confirmed.filter(|_| standing.age.is_some());
-        if confirmed.is_some_and(|confirmed| confirmed >= since) {
+        if confirmed.is_some_and(|confirmed| confirmed >= reader.since) {
             return Ok(());
         }
-        if standing.is_hopeless() {
+        let probed = probe::probed(&api.freshness, &snapshot.state, cell).filter(|_| standing.is_left());
+        let is_probed = probed.is_some();
+        if let Some(probed) = probed {
+            if let Some(why) = entry.probe_refusal(reader.arrived) {
+                return Err(unproven(cell, standing, &why));
+            }
+            probe::start(api, &entry, probed, reader.since, reader.arrived);
+        } else if standing.is_hopeless() {
             return Err(unconfirmed(cell, standing));
+        } else {
+            entry.want(reader.since);
         }
-        entry.want(since);
-        if timeout_at(deadline, changes.changed()).await.is_err() {
-            return Err(unconfirmed(cell, standing));
+        if timeout_at(reader.deadline, changes.changed()).await.is_err() {
+            let late = "it has not answered in time";
+            return Err(if is_probed { unproven(cell, standing, late) } else { unconfirmed(cell, standing) });
         }
     }
 }
@@ -207,6 +228,12 @@ fn unconfirmed(cell: &CellName, standing: Standing) -> Cause {
         message: describe(standing),
         field: format!("shards/{}", cell.shard()),
     }
+}
+
+/// The source itself was asked.
+fn unproven(cell: &CellName, standing: Standing, why: &str) -> Cause {
+    let cause = unconfirmed(cell, standing);
+    Cause { message: format!("{}; its API was asked: {why}", cause.message), ..cause }
 }
 
 fn absent_cause(shard: &str) -> Cause {

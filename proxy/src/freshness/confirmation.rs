@@ -111,6 +111,11 @@ impl Confirmation {
         }
     }
 
+    /// The source itself has shown that it has nothing else since before an instant.
+    pub(crate) fn shown(&mut self, instant: Instant) {
+        self.confirmed = self.confirmed.max(Some(instant));
+    }
+
     /// Nothing that was shown counts any more: the copy was not the source, or the clock stood still.
     pub(crate) fn doubt(&mut self) {
         self.confirmed = None;

@@ -10,11 +10,10 @@ use serde_json::{Value, json};
 use shardcache_storage::{Awaited, CellName, Role, State, TypeName};
 
 use super::clock::Instant;
-use super::keeper::whole_seconds;
+use super::keeper::{Evidence, whole_seconds};
 use super::view::{self, View};
 use crate::http::options::Query;
 use crate::metrics::labels::{ByShard, ByShardState};
-use crate::push::client::Provider;
 use crate::push::status::type_of;
 use crate::scope::Scope;
 use crate::service::Api;
@@ -132,7 +131,7 @@ fn of_cell(api: &Api, state: &State, name: &CellName, now: Instant) -> Value {
         value["position"] = json!(cell.cut.then(|| cell.position.to_string()));
         value["objects"] = json!(cell.count);
     }
-    value["provider"] = json!(api.freshness.of(name, now).provider.map(Provider::as_str));
+    value["provider"] = json!(api.freshness.of(name, now).evidence.map(Evidence::as_str));
     value
 }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant as Deadline;
 use super::FreshnessConfig;
 use super::clock::{Instant, JUMP, Reading};
 use super::confirmation::{Confirmation, Contact};
+use super::probe::{Room, Turns};
 use crate::push::client::Provider;
 
 /// What has been shown of every cell that is or was pushed since the server was opened.
@@ -20,6 +21,7 @@ pub(crate) struct Keeper {
     config: FreshnessConfig,
     cells: DashMap<CellName, Arc<Entry>>,
     last: Mutex<Reading>,
+    room: Room,
 }
 
 /// One cell.
@@ -36,8 +38,36 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug, Default)]
 struct Known {
     confirmation: Confirmation,
-    /// How the pusher came to its last answer.
-    provider: Option<Provider>,
+    /// What the last answer was known by.
+    evidence: Option<Evidence>,
+    turns: Turns,
+}
+
+/// What it is known by that the source has nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// The pusher has said so, and how it came to know.
+    Pusher(Provider),
+    /// The source was asked without a pusher.
+    DirectProbe,
+}
+
+impl Evidence {
+    /// As it is written in answers.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Pusher(provider) => provider.as_str(),
+            Self::DirectProbe => "directProbe",
+        }
+    }
+}
+
+impl Known {
+    /// Nothing that was shown counts any more, nor what is being shown.
+    fn doubt(&mut self) {
+        self.confirmation.doubt();
+        self.turns.doubt();
+    }
 }
 
 /// What is known of a cell at an instant.
@@ -47,22 +77,27 @@ pub(crate) struct Shown {
     pub(crate) confirmed: Option<Instant>,
     /// Whether somebody pushes it.
     pub(crate) contact: Contact,
-    /// How the pusher came to its last answer.
-    pub(crate) provider: Option<Provider>,
+    /// What the last answer was known by.
+    pub(crate) evidence: Option<Evidence>,
 }
 
 impl Shown {
-    const NOTHING: Self = Self { confirmed: None, contact: Contact::Never, provider: None };
+    const NOTHING: Self = Self { confirmed: None, contact: Contact::Never, evidence: None };
 }
 
 impl Keeper {
     pub(crate) fn new(config: FreshnessConfig) -> Self {
         let last = Mutex::new(config.clock.read());
-        Self { config, cells: DashMap::new(), last }
+        Self { config, cells: DashMap::new(), last, room: Room::default() }
     }
 
     pub(crate) fn config(&self) -> &FreshnessConfig {
         &self.config
+    }
+
+    /// Room for direct probes.
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
     }
 
     /// The time. Where it turns out that the machine stood still without knowing, nothing is confirmed any
@@ -105,7 +140,7 @@ impl Keeper {
 
     fn doubt_everything(&self) {
         for entry in &self.cells {
-            entry.change(|known| known.confirmation.doubt());
+            entry.change(Known::doubt);
         }
     }
 }
@@ -116,7 +151,7 @@ impl Entry {
         Shown {
             confirmed: known.confirmation.confirmed(),
             contact: known.confirmation.contact(now),
-            provider: known.provider,
+            evidence: known.evidence,
         }
     }
 
@@ -129,6 +164,30 @@ impl Entry {
     pub(crate) fn want(&self, instant: Instant) {
         self.known.lock().confirmation.want(instant);
         self.demand.notify_one();
+    }
+
+    /// Takes the turn to probe the cell, for a reader that arrived at some time and needs everything before
+    /// `since`; `false` if a probe runs, or if one has ended meanwhile whose outcome is the reader's.
+    pub(crate) fn begin_probe(&self, since: Instant, arrived: Instant) -> bool {
+        let mut known = self.known.lock();
+        let is_needed =
+            known.confirmation.confirmed() < Some(since) && known.turns.refusal(arrived).is_none();
+        is_needed && known.turns.begin()
+    }
+
+    /// Why a probe failed that began after the reader had arrived.
+    pub(crate) fn probe_refusal(&self, arrived: Instant) -> Option<Arc<str>> {
+        self.known.lock().turns.refusal(arrived)
+    }
+
+    /// The turn to probe the cell is over; without an outcome nothing was learnt.
+    pub(crate) fn probed(&self, began: Instant, outcome: Option<Result<(), Arc<str>>>) {
+        self.change(|known| {
+            if let Some(confirmed) = known.turns.end(began, outcome) {
+                known.confirmation.shown(confirmed);
+                known.evidence = Some(Evidence::DirectProbe);
+            }
+        });
     }
 
     fn change(&self, change: impl FnOnce(&mut Known)) {
@@ -180,13 +239,13 @@ impl Witness<'_> {
     pub(crate) fn answered(&self, id: u64, provider: Option<Provider>) {
         self.entry.change(|known| {
             known.confirmation.answered(self.stream, id);
-            known.provider = provider.or(known.provider);
+            known.evidence = provider.map(Evidence::Pusher).or(known.evidence);
         });
     }
 
     /// The copy is not the source, or the source is another one.
     pub(crate) fn doubt(&self) {
-        self.entry.change(|known| known.confirmation.doubt());
+        self.entry.change(Known::doubt);
     }
 
     /// Something else of the cell has changed that readers wait for, such as the end of a sync.

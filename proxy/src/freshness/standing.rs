@@ -4,11 +4,11 @@
 //! |---|---|---|---|---|
 //! | `Unmanaged` | only written by ordinary requests | 200 | 200, `unknown` | served, `unknown` |
 //! | `NeverSynced` | is to be pushed, and no sync has ended in this lineage | error (GET of a present key: 200) | error | [gate](super::admit) |
-//! | `Restored` | synced, and no stream since the server was opened | 200, warned | error at once | served, reported |
+//! | `Restored` | synced, and no stream since the server was opened | 200, warned | [direct probe](super::probe), else error at once | served, reported |
 //! | `Syncing` | a stream, but the copy is between two states | 200, warned | waits for the end of the sync, else error | served, reported |
 //! | `Live` | a stream, complete, confirmed not long ago | 200 | barrier | served |
 //! | `Lagging` | a stream, complete, confirmed long ago or not yet | 200, warned | barrier | served, reported |
-//! | `Disconnected` | no stream for a while | 200, warned | error at once | served, reported |
+//! | `Disconnected` | no stream for a while | 200, warned | direct probe, else error at once | served, reported |
 //!
 //! A pusher that reconnects within [`FreshnessConfig::disconnected_after`] leaves its cells as they were.
 
@@ -80,7 +80,12 @@ impl Standing {
         Self { condition, age, is_pushed }
     }
 
-    /// Whether waiting cannot help: nobody is there who could confirm the cell.
+    /// Whether its pusher is gone, so that only the source itself can say whether the copy is current.
+    pub(crate) fn is_left(self) -> bool {
+        matches!(self.condition, Condition::Restored | Condition::Disconnected)
+    }
+
+    /// Whether waiting for a pusher cannot help: none is there that could confirm the cell.
     pub(crate) fn is_hopeless(self) -> bool {
         match self.condition {
             Condition::Unmanaged | Condition::Restored | Condition::Disconnected => true,

@@ -46,6 +46,20 @@ label! {
 }
 
 label! {
+    /// What a direct probe came to.
+    ProbeOutcome {
+        /// The source has nothing else than the copy.
+        Confirmed = "confirmed",
+        /// It has something else.
+        Behind = "behind",
+        /// It is not known to be the source that was copied.
+        Foreign = "foreign",
+        /// It does not say.
+        Failed = "failed",
+    }
+}
+
+label! {
     /// What a request does, in Kubernetes' words.
     Verb {
         /// Reads one object.
@@ -297,6 +311,10 @@ label_set! {
 label_set! {
     /// Label set `outcome`.
     ByOutcome { outcome: FrameOutcome }
+}
+label_set! {
+    /// Label set `outcome`.
+    ByProbeOutcome { outcome: ProbeOutcome }
 }
 label_set! {
     /// Label set `reason`.

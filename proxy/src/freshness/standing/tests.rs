@@ -4,7 +4,7 @@ use crate::freshness::confirmation::Confirmation;
 fn standing(synced: Synced, contact: Contact, age: Option<u64>) -> (Condition, Option<u64>) {
     let now = Instant::after_boot(Duration::from_secs(1_000));
     let confirmed = age.map(|age| now.before(Duration::from_secs(age)));
-    let shown = Shown { confirmed, contact, provider: None };
+    let shown = Shown { confirmed, contact, evidence: None };
     let standing = Standing::judge(synced, &shown, now, &FreshnessConfig::default());
     (standing.condition, standing.age.map(|age| age.as_secs()))
 }
@@ -166,7 +166,7 @@ fn d40_the_table_holds_in_every_state_that_can_be_reached() {
         for world in &worlds {
             let now = world.at();
             let shown =
-                Shown { confirmed: world.cell.confirmed(), contact: world.cell.contact(now), provider: None };
+                Shown { confirmed: world.cell.confirmed(), contact: world.cell.contact(now), evidence: None };
             let standing = Standing::judge(world.synced, &shown, now, &FreshnessConfig::default());
             assert_eq!(standing.condition, world.expected(), "{:?}", world.history);
             reached.insert(standing.condition);
