@@ -257,6 +257,11 @@ pub struct Settings {
     /// store that has seen nothing shows no view over all shards before they are there.
     #[arg(long, value_name = "SHARD", env = "SHARDCACHE_ROSTER_FROM_SHARDS")]
     pub roster_from_shards: Option<String>,
+    /// The ConfigMap whose key `shards` names the shards that ought to exist, as the file does, in place of it;
+    /// read and watched with $KUBECONFIG, ~/.kube/config or the pod's own account. A store that has seen
+    /// nothing shows no view over all shards before it was read.
+    #[arg(long, value_name = "NAMESPACE/NAME", env = "SHARDCACHE_ROSTER_CONFIGMAP")]
+    pub roster_configmap: Option<String>,
     /// How long SIGTERM waits for requests and watches to end. [default: 30s]
     #[arg(long, value_name = "TIME", env = "SHARDCACHE_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<Time>,

@@ -26,7 +26,8 @@ mod roster;
 pub(crate) mod tls;
 mod tokens;
 
-pub use roster::RosterSource;
+pub(crate) use roster::parse as roster_names;
+pub use roster::{ConfigMapName, RosterSource};
 pub use tls::TlsConfig;
 
 /// Default of `--data-dir`.
@@ -170,6 +171,7 @@ pub fn defaults() -> Settings {
         token_auth_file: None,
         roster: None,
         roster_from_shards: None,
+        roster_configmap: None,
         shutdown_grace: Some(Time(Duration::from_secs(30))),
         request_timeout: Some(Time(api.request_timeout)),
         max_body_bytes: Some(Size(api.body_bytes_max as u64)),
@@ -213,6 +215,7 @@ impl Settings {
             token_auth_file,
             roster,
             roster_from_shards,
+            roster_configmap,
             shutdown_grace,
             request_timeout,
             max_body_bytes,

@@ -277,7 +277,9 @@ impl Life {
         };
         let seeded = match &self.config.roster {
             Some(RosterSource::Names(shards)) => seed::seed(&*opened.store, shards).await,
-            Some(RosterSource::ShardsOf(_)) => names::begin(&*opened.store).await,
+            Some(RosterSource::ShardsOf(_) | RosterSource::ConfigMap(_)) => {
+                names::begin(&*opened.store).await
+            }
             None => Ok(()),
         };
         if let Err(failure) = seeded {
@@ -328,13 +330,17 @@ impl Life {
         let (cache, reflector) =
             WatchCache::open(Arc::clone(&store), &types, self.config.cache.clone(), &metrics);
         let reflector = tokio::spawn(reflector.run());
-        let names = match &self.config.roster {
+        let (told, seen) = (Arc::clone(&store), cache.clone());
+        let names = match self.config.roster.clone() {
             Some(RosterSource::ShardsOf(naming)) => {
-                let follow = names::follow(Arc::clone(&store), cache.clone(), naming.clone());
-                Some(AbortOnDropHandle::new(tokio::spawn(follow)))
+                Some(tokio::spawn(names::cached::follow(told, seen, naming)))
             }
-            _ => None,
+            Some(RosterSource::ConfigMap(name)) => {
+                Some(tokio::spawn(names::config_map::follow(told, seen, name)))
+            }
+            Some(RosterSource::Names(_)) | None => None,
         };
+        let names = names.map(AbortOnDropHandle::new);
         let api = Api::new(Arc::clone(&store), cache, self.config.api.clone(), metrics, Arc::new(registry));
         let stop = CancellationToken::new();
         let scribe = tokio::spawn(Scribe::new(Arc::clone(&api)).run(stop.clone()));

@@ -1,20 +1,19 @@
-//! Has the roster follow the `shards.core.kcp.io` that one shard has sent (`--roster-from-shards`).
+//! Has the roster follow names that somebody else keeps: the `shards.core.kcp.io` that one shard has sent
+//! (`--roster-from-shards`), or a ConfigMap (`--roster-configmap`).
 //!
 //! A store that has seen nothing is seeded with a stand-in that is no shard: it never sends a catalog, so no
-//! view over all shards is shown. Once the naming shard's type of shards has synced, every name is expected
-//! and the stand-in is forgotten, in that order; names that come later join. A name that goes stays: that a
-//! shard is gone for good is for an operator to say.
-//!
-//! The task — *owns* nothing; *receives* the cache's snapshots, once a second; *sends* changes of the roster
-//! to the store; *stops when* it is aborted, with the store.
+//! view over all shards is shown. Once the names are known, every one is expected and the stand-in is
+//! forgotten, in that order; names that come later join. A store that has shown something already is seeded
+//! with the names, once they are known: until then nobody has said which shards there ought to be, and no
+//! view is called complete. A name that goes stays: that a shard is gone for good is for an operator to say.
 
-use std::ops::Bound;
-use std::sync::Arc;
+pub(super) mod cached;
+pub(super) mod config_map;
+
 use std::time::Duration;
 
-use shardcache_proxy::cache::WatchCache;
-use shardcache_proxy::http::path::is_shard_name;
-use shardcache_storage::{Cell, CellName, Push, Role, RosterChange, State, Store, TypeName, Verdict};
+use shardcache_storage::{Push, Role, RosterChange, State, Store, Verdict};
+use tokio::time::{Interval, MissedTickBehavior};
 use tracing::{info, warn};
 
 use super::seed;
@@ -22,57 +21,46 @@ use crate::failure::Failure;
 
 /// Holds every gate until the names are known. Not a name that kcp gives to a shard.
 pub(super) const STAND_IN: &str = "roster:shards";
-/// How often the cache is asked for names.
+/// How often the roster is held against the names.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// The logical cluster whose objects count: nobody but kcp's administrators writes shards there.
-const CLUSTER: &str = "root";
 
 /// Closes the gates of a store that has seen nothing.
 pub(super) async fn begin(store: &dyn Store) -> Result<(), Failure> {
-    if store.subscribe().state.is_seeded() {
+    let state = store.subscribe().state;
+    let has_seen_nothing = !state.is_seeded() && state.tenures().next().is_none() && state.is_empty();
+    if !has_seen_nothing {
         return Ok(());
     }
     seed::seed(store, &[STAND_IN.into()]).await
 }
 
-/// Tells the store of every name, for as long as it is polled.
-pub(super) async fn follow(store: Arc<dyn Store>, cache: WatchCache, naming: Box<str>) {
+/// Once a second.
+fn ticks() -> Interval {
     let mut ticks = tokio::time::interval(ASK_EVERY);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let changes = changes(&cache.snapshot().state, &naming);
-        if changes.is_empty() {
-            continue;
-        }
-        info!(?changes, naming, "the roster follows the cached shards");
-        // Queued in this order, so applied in it.
-        let answers: Vec<_> = changes.into_iter().map(|change| store.push(Push::Roster(change))).collect();
-        for answer in futures::future::join_all(answers).await {
-            match answer.map(|pushed| pushed.verdict) {
-                Ok(Verdict::Broken(problem)) => warn!(%problem, "the roster"),
-                Ok(_) => {}
-                Err(failure) => warn!(%failure, "the roster cannot be written now; it is tried again"),
-            }
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// Tells the store what its roster lacks of the names; what cannot be written now is for the next time.
+async fn tell(store: &dyn Store, state: &State, names: &[&str], whence: &str) {
+    let changes = lacks(state, names);
+    if changes.is_empty() {
+        return;
+    }
+    info!(?changes, whence, "the roster follows the names of shards");
+    // Queued in this order, so applied in it.
+    let answers: Vec<_> = changes.into_iter().map(|change| store.push(Push::Roster(change))).collect();
+    for answer in futures::future::join_all(answers).await {
+        match answer.map(|pushed| pushed.verdict) {
+            Ok(Verdict::Broken(problem)) => warn!(%problem, "the roster"),
+            Ok(_) => {}
+            Err(failure) => warn!(%failure, "the roster cannot be written now; it is tried again"),
         }
     }
 }
 
-/// What the roster lacks of what the naming shard has sent; nothing before that is complete, and nothing
-/// if it names nobody.
-fn changes(state: &State, naming: &str) -> Vec<RosterChange> {
-    let type_name = TypeName::new("core.kcp.io", "shards");
-    if !state.cell(&CellName::new(naming, type_name.clone())).is_some_and(Cell::is_managed) {
-        return Vec::new();
-    }
-    // NUL separates the parts of a key: U+0001 is above every key of the cluster and below the next.
-    let (from, to) = (format!("{naming}\0{CLUSTER}\0"), format!("{naming}\0{CLUSTER}\u{1}"));
-    let objects = state.objects(&type_name).into_iter();
-    let names: Vec<&str> = objects
-        .flat_map(|objects| objects.range(Bound::Included(&from), Bound::Excluded(&to)))
-        .map(|object| object.parts().name)
-        .filter(|name| is_shard_name(name))
-        .collect();
+/// What the roster lacks of the names; nothing if there are none.
+fn lacks(state: &State, names: &[&str]) -> Vec<RosterChange> {
     if names.is_empty() {
         return Vec::new();
     }
@@ -83,15 +71,68 @@ fn changes(state: &State, naming: &str) -> Vec<RosterChange> {
         let is_new = |name: &&&str| state.member(name).is_none_or(|member| member.role == Role::Joining);
         changes
             .extend(names.iter().filter(is_new).map(|name| RosterChange::Expect { shard: (*name).into() }));
-    } else {
-        let shards: Vec<Box<str>> =
-            names.iter().filter(|name| state.member(name).is_none()).map(|name| (*name).into()).collect();
-        if !shards.is_empty() {
-            changes.push(RosterChange::Seed { shards });
-        }
+    } else if !state.is_seeded() || names.iter().any(|name| state.member(name).is_none()) {
+        changes.push(RosterChange::Seed { shards: names.iter().map(|name| (*name).into()).collect() });
     }
     if stand_in.is_some() {
         changes.push(RosterChange::Forget { shard: STAND_IN.into() });
     }
     changes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shardcache_storage::{Attach, MemoryStore, Opening};
+
+    use super::*;
+
+    fn members(store: &MemoryStore) -> Vec<(String, Role)> {
+        let state = store.subscribe().state;
+        state.roster().map(|(name, member)| (name.to_owned(), member.role)).collect()
+    }
+
+    async fn told(store: &MemoryStore, names: &[&str]) -> Vec<(String, Role)> {
+        tell(store, &store.subscribe().state, names, "the test").await;
+        members(store)
+    }
+
+    fn of(roles: &[(&str, Role)]) -> Vec<(String, Role)> {
+        roles.iter().map(|(name, role)| ((*name).to_owned(), *role)).collect()
+    }
+
+    async fn attach(store: &MemoryStore, shard: &str) {
+        let (holder, instance) = ("h".into(), "i".into());
+        let claim = Attach { shard: shard.into(), holder, instance, election: None, replaces: None };
+        store.push(Push::Attach(claim)).await.expect("it is writable");
+    }
+
+    #[tokio::test]
+    async fn d42_whom_a_new_store_waits_for_is_known_with_the_names() {
+        let store: Arc<MemoryStore> = MemoryStore::new(Opening::from_system());
+        begin(&*store).await.expect("it is writable");
+        assert_eq!(members(&store), of(&[(STAND_IN, Role::Expected)]));
+        attach(&store, "beryl").await;
+        assert_eq!(told(&store, &[]).await.len(), 2, "nobody was named: nothing is known");
+        let both = of(&[("amber", Role::Expected), ("beryl", Role::Expected)]);
+        assert_eq!(told(&store, &["amber", "beryl"]).await, both);
+        // What is named later joins, and what is not named any more stays.
+        let three = of(&[("amber", Role::Expected), ("beryl", Role::Expected), ("coral", Role::Joining)]);
+        assert_eq!(told(&store, &["amber", "coral"]).await, three);
+        assert!(lacks(&store.subscribe().state, &["coral"]).is_empty(), "nothing is written anew");
+        begin(&*store).await.expect("it is writable");
+        assert_eq!(members(&store), three, "the next start");
+    }
+
+    #[tokio::test]
+    async fn d42_a_store_that_has_shown_something_is_seeded_by_the_names_alone() {
+        let store = MemoryStore::new(Opening::from_system());
+        attach(&store, "amber").await;
+        begin(&*store).await.expect("it is writable");
+        let joining = of(&[("amber", Role::Joining)]);
+        assert_eq!((members(&store), store.subscribe().state.is_seeded()), (joining.clone(), false));
+        assert_eq!(told(&store, &["amber"]).await, joining);
+        assert!(store.subscribe().state.is_seeded(), "somebody has said which there ought to be");
+    }
 }

@@ -11,7 +11,7 @@
 //! `SHARDCACHE_CRASH_ROUNDS=200 cargo test --test it crash_loop` dies so often. Every second round dies
 //! at a named fail point (debug builds), the others at a random time. The seed is printed.
 
-mod binary;
+pub(crate) mod binary;
 mod watcher;
 
 use std::collections::BTreeSet;

@@ -10,6 +10,7 @@ mod front;
 mod guarantees;
 mod harness;
 mod kube_client;
+mod loopback;
 mod model_http;
 mod push;
 mod real_data;

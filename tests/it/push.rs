@@ -5,6 +5,7 @@
 mod bad;
 mod bugs;
 mod complete;
+mod config_map;
 mod fencing;
 mod follow;
 mod fresh;

@@ -20,11 +20,16 @@ impl Binary {
     pub(crate) fn start(dir: &Path, flags: &[&str], point: Option<(&str, u32)>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shardcache"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data-dir"]);
-        command.arg(dir).args(flags).stdout(Stdio::piped()).env_remove("SHARDCACHE_FAILPOINT");
+        command.arg(dir).args(flags).env_remove("SHARDCACHE_FAILPOINT");
         if let Some((name, count)) = point {
             command.env("SHARDCACHE_FAILPOINT", format!("{name}:{count}"));
         }
-        let mut child = command.spawn().expect("the server can be started");
+        Self::of(command)
+    }
+
+    /// Starts the server by a command of the test's own.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the server can be started");
         let stdout = child.stdout.take().expect("it is piped");
         let (tell, address) = oneshot::channel();
         std::thread::spawn(move || {

@@ -142,7 +142,7 @@ fn d42_a_roster_that_cannot_be_read_exits_64_and_says_where() {
         (&["--roster-from-shards", "*"][..], "--roster-from-shards \"*\": is not the name of a shard"),
         (
             &["--roster-from-shards", "root", "--roster", "/no/such/file"],
-            "--roster and --roster-from-shards: only one of the two",
+            "--roster and --roster-from-shards: only one of them",
         ),
     ] {
         let output = binary().arg("serve").args(flags).output().expect("it can be started");

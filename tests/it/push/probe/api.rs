@@ -2,32 +2,21 @@
 //! of metadata, and watches with bookmarks. It counts what it is asked.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::stream;
-use http::{Request, Response, StatusCode};
-use http_body::Frame;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http::Request;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::super::source::Source;
+use crate::loopback::{Answer, Listening, events, listen, whole};
 
 /// A short watch has its bookmark so long after its begin; a real one a second.
 const BOOKMARK_AFTER: Duration = Duration::from_millis(20);
-
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// What it has, and how it behaves.
 pub(super) struct State {
@@ -46,8 +35,7 @@ pub(super) struct State {
 /// An API that listens until it is dropped.
 pub(super) struct Api {
     state: Arc<watch::Sender<State>>,
-    url: String,
-    _listening: AbortOnDropHandle<()>,
+    listening: Listening,
 }
 
 impl Api {
@@ -63,29 +51,13 @@ impl Api {
             watches: 0,
         };
         let state = Arc::new(watch::Sender::new(state));
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-        let serving = Arc::clone(&state);
-        let listening = tokio::spawn(async move {
-            let mut connections = tokio::task::JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let state = Arc::clone(&serving);
-                connections.spawn(async move {
-                    let service =
-                        service_fn(move |request: Request<Incoming>| answer(Arc::clone(&state), request));
-                    let served = auto::Builder::new(TokioExecutor::new())
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
-                    // Whoever has gone has gone.
-                    drop(served);
-                });
-            }
-        });
-        Self { state, url, _listening: AbortOnDropHandle::new(listening) }
+        let served = Arc::clone(&state);
+        let listening = listen(move |request| answer(Arc::clone(&served), request)).await;
+        Self { state, listening }
     }
 
     pub(super) fn url(&self) -> &str {
-        &self.url
+        &self.listening.url
     }
 
     pub(super) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
@@ -118,7 +90,7 @@ impl Api {
     }
 }
 
-async fn answer(state: Arc<watch::Sender<State>>, request: Request<Incoming>) -> Result<Answer, Infallible> {
+async fn answer(state: Arc<watch::Sender<State>>, request: Request<Incoming>) -> Answer {
     let query: BTreeMap<&str, &str> = request
         .uri()
         .query()
@@ -131,7 +103,7 @@ async fn answer(state: Arc<watch::Sender<State>>, request: Request<Incoming>) ->
         let uid = state.borrow().source.id.clone();
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": uid}});
-        return Ok(whole(&namespace));
+        return whole(200, &namespace);
     }
     let metadata = request.headers().get("accept").is_some_and(|accept| {
         accept.to_str().is_ok_and(|accept| accept.contains("as=PartialObjectMetadataList"))
@@ -150,13 +122,11 @@ async fn answer(state: Arc<watch::Sender<State>>, request: Request<Incoming>) ->
     };
     if path != collection {
         let status = json!({"kind": "Status", "code": 404, "message": format!("{path}: is not here")});
-        let mut answer = whole(&status);
-        *answer.status_mut() = StatusCode::NOT_FOUND;
-        return Ok(answer);
+        return whole(404, &status);
     }
     if query.contains_key("watch") {
         let number = |name: &str| query[name].parse::<u64>().expect("a number");
-        return Ok(follow(changes, number("resourceVersion"), Duration::from_secs(number("timeoutSeconds"))));
+        return follow(changes, number("resourceVersion"), Duration::from_secs(number("timeoutSeconds")));
     }
     let gold_only = query.get("labelSelector") == Some(&"tier%3Dgold");
     let state = state.borrow();
@@ -165,12 +135,7 @@ async fn answer(state: Arc<watch::Sender<State>>, request: Request<Incoming>) ->
     let objects = objects.filter(|object| !gold_only || object["metadata"]["labels"]["tier"] == "gold");
     let items: Vec<Value> =
         objects.take(limit).map(|object| json!({"metadata": object["metadata"]})).collect();
-    Ok(whole(&json!({"metadata": {"resourceVersion": state.source.head.to_string()}, "items": items})))
-}
-
-fn whole(body: &Value) -> Answer {
-    let response = Response::builder().header("content-type", "application/json");
-    response.body(Full::new(Bytes::from(body.to_string())).boxed_unsync()).expect("a legal answer")
+    whole(200, &json!({"metadata": {"resourceVersion": state.source.head.to_string()}, "items": items}))
 }
 
 /// The events after a version until the time is over, and one bookmark of the newest version if it is short.
@@ -186,20 +151,17 @@ fn follow(state: watch::Receiver<State>, from: u64, time: Duration) -> Answer {
                 (known.log.iter().find(|(version, ..)| *version > at).cloned(), known.source.head)
             };
             if let Some((version, kind, object)) = next {
-                let line = format!("{}\n", json!({"type": kind, "object": object}));
-                return Some((Ok(Frame::data(Bytes::from(line))), (state, version, bookmark, end)));
+                return Some((json!({"type": kind, "object": object}), (state, version, bookmark, end)));
             }
             tokio::select! {
                 changed = state.changed() => changed.ok()?,
                 () = sleep_until(bookmark.unwrap_or(end)) => {
                     bookmark?;
-                    let line = json!({"type": "BOOKMARK",
-                        "object": {"metadata": {"resourceVersion": head.to_string()}}});
-                    let line = format!("{line}\n");
-                    return Some((Ok(Frame::data(Bytes::from(line))), (state, at, None, end)));
+                    let object = json!({"metadata": {"resourceVersion": head.to_string()}});
+                    return Some((json!({"type": "BOOKMARK", "object": object}), (state, at, None, end)));
                 }
             }
         }
     });
-    Response::new(StreamBody::new(lines).boxed_unsync())
+    events(lines)
 }
