@@ -14,13 +14,15 @@
 //!   none go back, and never had to list again,
 //! - terms have not decreased, and no process has panicked.
 //!
+//! [`fresh`] is another scenario: what readers are told meanwhile.
+//!
 //! `SHARDCACHE_REFERENCE_BIN` names the binary of `tests/reference`; without it the scenario is skipped with a
 //! line that says so. `SHARDCACHE_REPLICATION_OBJECTS` (20000) is how many objects there are,
 //! `SHARDCACHE_SEED` what is written.
 
 mod check;
 mod churn;
-
+mod fresh;
 mod informer;
 mod process;
 mod stand;
@@ -28,7 +30,7 @@ mod view;
 mod wire;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,6 +51,28 @@ const PATIENCE: Duration = Duration::from_mins(3);
 const BARRIER_TIME: Duration = Duration::from_secs(9);
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The binary of a source; without one, nothing, and a line that says so.
+fn reference() -> Option<PathBuf> {
+    let named = std::env::var_os("SHARDCACHE_REFERENCE_BIN").map(PathBuf::from);
+    if named.is_none() {
+        eprintln!(
+            "SKIPPED: replication: SHARDCACHE_REFERENCE_BIN does not name the binary of tests/reference"
+        );
+    }
+    named
+}
+
+/// What the randomness of a run comes from.
+fn seed() -> u64 {
+    let seed = number("SHARDCACHE_SEED").unwrap_or(1);
+    eprintln!("SHARDCACHE_SEED={seed}");
+    seed
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
 
 /// Asks again until it is so; what it then is.
 async fn eventually<T>(what: &str, look: impl AsyncFn() -> Result<T, String>) -> T {
@@ -107,19 +131,13 @@ struct Run {
 impl Run {
     /// With at most so many objects; `None`, and a line that says so, without sources to push from.
     async fn start(elects: bool, most: usize) -> Option<Self> {
-        let Some(reference) = std::env::var_os("SHARDCACHE_REFERENCE_BIN") else {
-            eprintln!(
-                "SKIPPED: replication: SHARDCACHE_REFERENCE_BIN does not name the binary of tests/reference"
-            );
-            return None;
-        };
-        let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+        let reference = reference()?;
         let objects = number("SHARDCACHE_REPLICATION_OBJECTS").unwrap_or(20_000) as usize;
         let objects = objects.min(most);
-        let seed = number("SHARDCACHE_SEED").unwrap_or(1);
-        eprintln!("SHARDCACHE_SEED={seed}");
+        let seed = seed();
         let began = Instant::now();
-        let stand = Stand::start(Path::new(&reference), elects).await;
+        // Informers of one shard list while its source is down, and one source takes longer than a read waits.
+        let stand = Stand::start(&reference, elects, &["--unset-rv-concrete", "store"]).await;
         let cache = &stand.cache_server;
         let (lists, streams) = (watcher::Config::default, || watcher::Config::default().streaming_lists());
         let informers = KINDS.iter().flat_map(|kind| {

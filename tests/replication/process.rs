@@ -73,6 +73,20 @@ impl Process {
         assert!(sent.success(), "{} had ended before {signal}:\n{}", self.name, self.tail());
     }
 
+    /// SIGSTOP, and waits until nothing of it runs any more.
+    pub(crate) async fn pause(&self) {
+        self.signal("-STOP");
+        let id = self.child.as_ref().expect("it runs").id();
+        crate::eventually(&format!("{} stands still", self.name), async || {
+            let stat =
+                std::fs::read_to_string(format!("/proc/{id}/stat")).map_err(|error| error.to_string())?;
+            // After the name, which is in brackets.
+            let state = stat.rsplit(')').next().unwrap_or_default().trim_start().to_owned();
+            if state.starts_with('T') { Ok(()) } else { Err(state) }
+        })
+        .await;
+    }
+
     /// SIGKILL.
     pub(crate) fn kill(&mut self) {
         assert!(!self.has_ended(), "{} ended by itself:\n{}", self.name, self.tail());
@@ -108,6 +122,11 @@ impl Process {
         let log = self.log();
         let (_, said) = log.rsplit_once(LISTENING)?;
         Some(said.split_once('\n')?.0.trim().to_owned())
+    }
+
+    /// Whether it was started, and neither killed nor terminated since.
+    pub(crate) fn is_started(&self) -> bool {
+        self.child.is_some()
     }
 
     fn has_ended(&mut self) -> bool {

@@ -23,17 +23,15 @@ pub(crate) struct Stand {
 }
 
 impl Stand {
-    /// Starts the servers, and no replicator; whether those elect a leader.
-    pub(crate) async fn start(reference: &Path, elects: bool) -> Self {
+    /// Starts the servers, and no replicator; whether those elect a leader, and what the cache is told.
+    pub(crate) async fn start(reference: &Path, elects: bool, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let root = directory.path();
         let data = |name: &str| root.join(name).display().to_string();
         let ours = Path::new(env!("CARGO_BIN_EXE_shardcache"));
-        // Informers of one shard list while its source is down, and one source takes longer than a read waits.
-        let fresh = ["--unset-rv-concrete", "store"];
-        let arguments =
-            ["serve", "--listen", "127.0.0.1:0", "--data-dir", &data("cache"), fresh[0], fresh[1]];
-        let mut cache = Process::new("cache", ours, arguments.map(str::to_owned).into(), root);
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", &data("cache")];
+        let arguments = arguments.iter().chain(flags).map(|argument| (*argument).to_owned()).collect();
+        let mut cache = Process::new("cache", ours, arguments, root);
         let cache_server = Server::new(cache.listen("--listen").await);
         let mut references = SHARDS.map(|shard| {
             // The first has no watch cache: what is compacted is gone at once, and it has no streaming lists.
@@ -118,7 +116,7 @@ impl Stand {
 
     /// Ends everything in order, and everything must end in order.
     pub(crate) async fn stop(mut self) {
-        for replica in self.replicas.as_flattened_mut() {
+        for replica in self.replicas.as_flattened_mut().iter_mut().filter(|replica| replica.is_started()) {
             replica.terminate().await;
         }
         self.cache.terminate().await;

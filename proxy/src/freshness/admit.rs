@@ -20,6 +20,7 @@ use super::standing::{Condition, Standing};
 use super::view::{self, View};
 use crate::http::locate::Located;
 use crate::metrics::labels::Refusal;
+use crate::scope::Scope;
 use crate::service::Api;
 use crate::status::{ApiError, Cause, Details};
 
@@ -63,6 +64,8 @@ pub(crate) async fn admit(
         let confirmed = confirm(api, located, need, slack, patience).await;
         api.metrics.freshness.waits.observe(began.elapsed().as_secs_f64());
         confirmed.map_err(|error| counted(api, error))?;
+        // What it waited for has changed: the end of a sync, say.
+        located.renew(api);
     }
     // In this order: what counts as confirmed now is in the state that is taken afterwards.
     let (type_name, scope) = (&located.type_info.name, &located.scope);
@@ -109,7 +112,12 @@ fn gate(api: &Api, located: &Located, asked: &Asked) -> Result<(), ApiError> {
     if asked.allow_incomplete || located.type_info.is_own() {
         return Ok(());
     }
-    if let Some(shard) = located.scope.shard.one() {
+    settled(api, state, &located.scope, type_name)
+}
+
+/// An error if objects of a type in a scope may exist without having been here.
+fn settled(api: &Api, state: &State, scope: &Scope, type_name: &TypeName) -> Result<(), ApiError> {
+    if let Some(shard) = scope.shard.one() {
         let cell = CellName::new(shard, type_name.clone());
         let standing = view::standing(state, &api.freshness, &cell, api.freshness.now());
         if standing.condition == Condition::NeverSynced {
@@ -129,6 +137,13 @@ fn gate(api: &Api, located: &Located, asked: &Asked) -> Result<(), ApiError> {
         return Ok(());
     }
     Err(refusal(type_name, "not every expected shard has been synced yet", causes))
+}
+
+/// The error for a type that is not served in a scope: 404, unless a shard that ought to be there has not said
+/// yet whether it has it. A lost store has lost its types too.
+pub(crate) fn unserved(api: &Api, state: &State, scope: &Scope, type_name: &TypeName) -> ApiError {
+    let settled = settled(api, state, scope, type_name);
+    settled.err().map_or_else(ApiError::no_such_path, |error| counted(api, error))
 }
 
 /// Whether a GET that found nothing may say 404: only if the shard's objects are here, so that absence means

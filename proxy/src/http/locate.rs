@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use shardcache_storage::{ResourceVersion, Revision, Standing};
+use shardcache_storage::{ResourceVersion, Revision, Standing, State, TypeName};
 
 use crate::cache::Snapshot;
 use crate::filter::Filter;
@@ -37,16 +37,24 @@ pub(crate) fn scope_of(shard: &Part, cluster: &Part, path: &ResourcePath) -> Sco
 }
 
 impl Located {
-    /// Resolves a path; 404 if its type is not served there, or is addressed with a namespace where it
-    /// has none, or without where an object needs one.
-    pub(crate) fn resolve(api: &Api, scope: Scope, path: ResourcePath) -> Result<Self, ApiError> {
+    /// Resolves a path; 404 if its type is addressed with a namespace where it has none, or without where
+    /// an object needs one, and what `unserved` says if its type is not served there.
+    pub(crate) fn resolve(
+        api: &Api,
+        scope: Scope,
+        path: ResourcePath,
+        unserved: impl FnOnce(&Api, &State, &Scope, &TypeName) -> ApiError,
+    ) -> Result<Self, ApiError> {
         let snapshot = api.cache.snapshot();
         let identity = path.identity.as_deref();
         let type_info = snapshot
             .types
             .resolve(&scope.shard, &scope.cluster, &path.group, &path.version, &path.resource, identity)
-            .cloned()
-            .ok_or_else(ApiError::no_such_path)?;
+            .cloned();
+        let type_info = type_info.ok_or_else(|| {
+            let group = if &*path.group == "core" { "" } else { &*path.group };
+            unserved(api, &snapshot.state, &scope, &TypeName::new(group, &path.resource))
+        })?;
         let needless = scope.namespace.is_some() && !type_info.namespaced;
         let missing = scope.namespace.is_none() && type_info.namespaced && path.name.is_some();
         if needless || missing {

@@ -16,6 +16,7 @@ use http_body::Body as _;
 
 use crate::access::{Access, Intent};
 use crate::body::Body;
+use crate::freshness::admit::unserved;
 use crate::freshness::document;
 use crate::freshness::level::{Asked, Level};
 use crate::http::accept::{self, Expected};
@@ -228,9 +229,11 @@ impl Call<'_> {
             scope: &scope,
         })?;
         match self.verb {
-            Verb::Get | Verb::List | Verb::Watch => self.read(Located::resolve(self.api, scope, path)?).await,
+            Verb::Get | Verb::List | Verb::Watch => {
+                self.read(Located::resolve(self.api, scope, path, unserved)?).await
+            }
             _ => {
-                let located = Located::resolve(self.api, scope, path)?;
+                let located = Located::resolve(self.api, scope, path, |_, _, _, _| ApiError::no_such_path())?;
                 if located.type_info.is_own() {
                     return Err(not_allowed());
                 }

@@ -242,6 +242,45 @@ async fn b098_d42_a_shard_that_joins_blocks_no_list_at_any_moment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn d42_a_type_that_was_lost_with_the_store_is_not_called_absent() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let stand = Stand::open(directory.path(), &Setting::default()).await;
+    roster(&stand, seed(&["s0", "s1"])).await;
+    let [first, second] = [Source::widgets("s0").with(&["a"]), Source::widgets("s1").with(&["b"])];
+    let wire = stand.wire();
+    let ask = async |path: &str| {
+        let answer = wire.get(path).await;
+        (answer.status.as_u16(), causes(&answer.json()))
+    };
+    let absent = |reason: &str, shards: &[&str]| {
+        let cause = |shard: &&str| (reason.to_owned(), format!("shards/{shard}"));
+        (500, shards.iter().map(cause).collect::<Vec<_>>())
+    };
+    let everything = first.collection_in("*", "*");
+    for query in ["", "?resourceVersion=0", "?watch=1"] {
+        assert_eq!(
+            ask(&format!("{everything}{query}")).await,
+            absent("Incomplete", &["s0", "s1"]),
+            "{query}"
+        );
+    }
+    let pushers = push(&stand, &first).await;
+    assert_eq!(ask(&everything).await, absent("Incomplete", &["s1"]));
+    // The one shard's type is described. The other one's is not, and would be all the same.
+    assert_eq!(ask(&first.collection()).await.0, 200);
+    for path in [second.collection(), format!("{}/b?resourceVersion=0", second.collection())] {
+        assert_eq!(ask(&path).await, absent("NeverSynced", &["s1"]), "no false 404");
+    }
+    // Whom nobody expects has nothing, and so has who has said what it has.
+    assert_eq!(ask(&Source::widgets("s2").collection()).await.0, 404);
+    let other = push(&stand, &Source::exports("s1").with(&["x"])).await;
+    assert_eq!(ask(&second.collection()).await.0, 404);
+    assert_eq!(ask(&everything).await.0, 200);
+    drop((pushers, other));
+    stand.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn d42_shards_that_only_use_rest_make_completeness_unknown_and_gate_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let stand = Stand::open(directory.path(), &Setting::default()).await;

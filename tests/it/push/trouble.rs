@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shardcache_proxy::metrics::labels::PushEnd;
+use shardcache_proxy::metrics::labels::{Class, PushEnd};
 use shardcache_proxy::push::PushConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -170,6 +170,36 @@ async fn d40_a_pusher_that_lives_and_answers_no_barrier_is_lagging_after_90_seco
     let read = answered(&mut pusher, &source, owed, get(&wire, &source, "")).await;
     assert_eq!((read.status.as_u16(), header(&read, "warning")), (200, ""));
     assert_eq!(state(&wire).await, "Live");
+    drop(pusher);
+    stand.close().await;
+}
+
+/// It says what is known when it is answered, not what was known when it came.
+#[tokio::test(flavor = "multi_thread")]
+async fn d43_a_read_that_waited_for_the_end_of_a_sync_is_not_warned_of_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut setting = setting(&Hands::default());
+    setting.api.freshness.patience = Duration::from_secs(15);
+    let stand = Stand::open(directory.path(), &setting).await;
+    let source = Source::exports("amber").with(&["a"]);
+    let mut pusher = live(&stand, &source).await;
+    for path in [source.collection(), format!("{}/a", source.collection()), source.collection_in("*", "*")] {
+        let mut frames = source.sync(2);
+        let end = frames.pop().expect("its end");
+        pusher.send_all(frames);
+        pusher.settled().await;
+        let wire = stand.wire();
+        assert_eq!(state(&wire).await, "Syncing");
+        let waits = stand.api.metrics.http.in_flight.clone();
+        let waiting = || waits.get_or_create(&Class::Read.into()).get() > 0;
+        let (before, read) = (wire.clone(), format!("{path}?freshness=source"));
+        let read = tokio::spawn(async move { before.get(&read).await });
+        eventually("it waits", || async { waiting() }).await;
+        pusher.send(end);
+        let read = answered(&mut pusher, &source, None, async { read.await.expect("joined") }).await;
+        assert_eq!((read.status.as_u16(), header(&read, "warning"), age(&read)), (200, "", 1), "{path}");
+        assert_eq!(header(&read, "x-cache-shards"), "expected=1,synced=1,live=1");
+    }
     drop(pusher);
     stand.close().await;
 }
