@@ -12,6 +12,7 @@
 //! - `confirmation` is the pure machine of one cell: what has been shown of it, by whom, up to when.
 //! - `keeper` owns one for each cell, and the clock; push streams feed it, readers wait for it.
 //! - [`probe`] asks the source itself where there is no pusher to be asked.
+//! - `lease` is what a shard that is not pushed says of itself, `vouchers` owns when it said so.
 //! - `standing` is D40's table: in which state a cell is, as store and keeper know it together.
 //! - `view` sums cells up for the scope of an answer: complete or not, how old, who is missing.
 //! - `admit` lets a read through, makes it wait, or refuses it (D41).
@@ -30,9 +31,11 @@ pub(crate) mod admit;
 pub(crate) mod confirmation;
 pub(crate) mod document;
 pub(crate) mod keeper;
+pub(crate) mod lease;
 pub(crate) mod report;
 pub(crate) mod standing;
 pub(crate) mod view;
+pub(crate) mod vouchers;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,6 +10,7 @@ mod fencing;
 mod follow;
 mod fresh;
 mod honest;
+mod lease;
 mod managed;
 mod probe;
 mod pusher;

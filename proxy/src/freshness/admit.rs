@@ -13,11 +13,12 @@ use tokio::time::{Instant as Deadline, timeout_at};
 
 use super::clock::Instant;
 use super::document::unknown_shard;
+use super::lease;
 use super::level::{Asked, At, Need};
 use super::probe;
 use super::report::{annotate, describe};
 use super::standing::{Condition, Standing};
-use super::view::{self, View};
+use super::view::{self, View, vouching};
 use crate::http::locate::Located;
 use crate::metrics::labels::Refusal;
 use crate::scope::Scope;
@@ -49,8 +50,7 @@ pub(crate) async fn admit(
     read: Read,
     patience: Option<Duration>,
 ) -> Result<Admitted, ApiError> {
-    if located.type_info.is_own() {
-        // Nobody pushes it, and nothing of it is absent: it is what the store says.
+    if is_ours(located) {
         located.renew(api);
         return Ok(Admitted(None));
     }
@@ -109,7 +109,7 @@ async fn confirm(
 /// The gate (D42), and a shard that was never synced: what is absent must not be shown as empty.
 fn gate(api: &Api, located: &Located, asked: &Asked) -> Result<(), ApiError> {
     let (state, type_name) = (&located.snapshot.state, &located.type_info.name);
-    if asked.allow_incomplete || located.type_info.is_own() {
+    if asked.allow_incomplete || is_ours(located) {
         return Ok(());
     }
     settled(api, state, &located.scope, type_name)
@@ -127,6 +127,7 @@ fn settled(api: &Api, state: &State, scope: &Scope, type_name: &TypeName) -> Res
     }
     let causes: Vec<_> = state
         .awaited(type_name)
+        .filter(|shard| !speaks_for(api, state, shard, type_name))
         .map(|shard| Cause {
             reason: "Incomplete",
             message: "is expected and has not been synced since this store was made".to_owned(),
@@ -156,18 +157,27 @@ pub(crate) fn absent(api: &Api, located: &Located, asked: &Asked) -> Result<(), 
 fn cells(api: &Api, located: &Located, need: Need) -> Result<Vec<CellName>, ApiError> {
     let (state, type_name) = (&located.snapshot.state, &located.type_info.name);
     let is_managed = |cell: &CellName| state.cell(cell).is_some_and(Cell::is_managed);
+    let now = api.freshness.now();
+    let standing_of = |cell: &CellName| view::standing(state, &api.freshness, cell, now);
     let Some(shard) = located.scope.shard.one() else {
         let names = state.tenures().map(|(shard, _)| CellName::new(shard, type_name.clone()));
-        return Ok(names.filter(is_managed).collect());
+        let mut cells: Vec<_> = names.filter(is_managed).collect();
+        if need.asked {
+            let speakers = vouching(state).map(|shard| CellName::new(shard, type_name.clone()));
+            cells.extend(speakers.filter(|cell| standing_of(cell).is_vouched));
+        }
+        return Ok(cells);
     };
     let cell = CellName::new(shard, type_name.clone());
-    let standing = view::standing(state, &api.freshness, &cell, api.freshness.now());
+    let standing = standing_of(&cell);
+    let is_asked_of_somebody = standing.condition != Condition::Unmanaged && !standing.is_vouched;
+    // Nobody can be asked about what is written by ordinary requests; by default that is said and not held
+    // against it.
+    if !is_asked_of_somebody && !need.asked {
+        return Ok(vec![]);
+    }
     if standing.condition != Condition::Unmanaged {
         return Ok(vec![cell]);
-    }
-    // Nobody can confirm what is written by ordinary requests; by default that is said and not held against it.
-    if !need.asked {
-        return Ok(vec![]);
     }
     if !is_known(state, shard) {
         return Err(unknown_shard(shard));
@@ -175,8 +185,28 @@ fn cells(api: &Api, located: &Located, need: Need) -> Result<Vec<CellName>, ApiE
     Ok(vec![cell])
 }
 
+/// Whether something is what the store says: nobody pushes it, and nothing of it is absent. So are the objects
+/// of the server itself, and the Lease by which a shard speaks.
+fn is_ours(located: &Located) -> bool {
+    let (type_info, scope) = (&located.type_info, &located.scope);
+    type_info.is_own()
+        || type_info.name == *lease::type_name()
+            && scope.shard.one().and_then(lease::key).is_some_and(|key| {
+                let place = key.parts();
+                scope.cluster.one() == Some(place.cluster)
+                    && scope.namespace.as_deref() == Some(place.namespace)
+                    && located.path.name.as_deref() == Some(place.name)
+            })
+}
+
 fn is_known(state: &State, shard: &str) -> bool {
     state.tenure(shard).is_some() || state.member(shard).is_some()
+}
+
+/// Whether a shard that is awaited, because it pushes nothing, has said that it has written a type.
+fn speaks_for(api: &Api, state: &State, shard: &str, type_name: &TypeName) -> bool {
+    let lease = api.freshness.vouchers().lease(state, shard);
+    lease.is_some_and(|lease| lease.claim.written.contains_key(type_name))
 }
 
 /// Who waits for confirmations.
@@ -198,8 +228,7 @@ async fn confirmed(api: &Api, cell: &CellName, reader: Reader) -> Result<(), Cau
         let snapshot = api.cache.snapshot();
         let now = api.freshness.now();
         let standing = view::standing(&snapshot.state, &api.freshness, cell, now);
-        let confirmed = entry.shown(now).confirmed.filter(|_| standing.age.is_some());
-        if confirmed.is_some_and(|confirmed| confirmed >= reader.since) {
+        if standing.age.is_some_and(|age| age <= now.since(reader.since)) {
             return Ok(());
         }
         let probed = probe::probed(&api.freshness, &snapshot.state, cell).filter(|_| standing.is_left());

@@ -11,7 +11,8 @@ use shardcache_storage::{Awaited, CellName, Role, State, TypeName};
 
 use super::clock::Instant;
 use super::keeper::{Evidence, whole_seconds};
-use super::view::{self, View};
+use super::lease::{self, Lease};
+use super::view::{self, View, vouching};
 use crate::http::options::Query;
 use crate::metrics::labels::{ByShard, ByShardState};
 use crate::push::status::type_of;
@@ -29,11 +30,12 @@ pub(crate) fn answer(api: &Api, query: &str) -> Result<Value, ApiError> {
     if let Some(shard) = shard
         && snapshot.state.tenure(shard).is_none()
         && snapshot.state.member(shard).is_none()
+        && Lease::find(&snapshot.state, shard).is_none()
     {
         return Err(unknown_shard(shard));
     }
     let now = api.freshness.now();
-    let shards: Vec<Value> = cells_by_shard(&snapshot.state)
+    let shards: Vec<Value> = cells_by_shard(api, &snapshot.state)
         .into_iter()
         .filter(|(name, _)| shard.is_none_or(|shard| shard == *name))
         .map(|(name, cells)| {
@@ -51,7 +53,7 @@ pub(crate) fn answer(api: &Api, query: &str) -> Result<Value, ApiError> {
         let scope = shard.map_or_else(Scope::wildcard, Scope::shard);
         let view = View::of(&snapshot.state, &api.freshness, type_name, &scope, now);
         document["complete"] = json!(view.complete.as_str());
-        document["maxAgeSeconds"] = json!(view.age.filter(|_| view.is_pushed()).map(whole_seconds));
+        document["maxAgeSeconds"] = json!(view.age.filter(|_| view.is_known()).map(whole_seconds));
         document["expected"] = json!(view.expected);
         document["synced"] = json!(view.synced);
         document["live"] = json!(view.live);
@@ -68,8 +70,9 @@ pub(crate) fn unknown_shard(shard: &str) -> ApiError {
     error
 }
 
-/// The cells of every shard that is a member or was pushed: those that exist, and those that are announced.
-fn cells_by_shard(state: &State) -> BTreeMap<&str, Vec<CellName>> {
+/// The cells of every shard that is a member, was pushed or speaks for itself: those that exist, and those
+/// that are announced.
+fn cells_by_shard<'a>(api: &Api, state: &'a State) -> BTreeMap<&'a str, Vec<CellName>> {
     let mut shards: BTreeMap<&str, Vec<CellName>> = BTreeMap::new();
     for (shard, _) in state.roster() {
         shards.entry(shard).or_default();
@@ -82,6 +85,12 @@ fn cells_by_shard(state: &State) -> BTreeMap<&str, Vec<CellName>> {
     for (name, cell) in state.cells().filter(|(_, cell)| cell.is_managed()) {
         debug_assert!(cell.generation > 0, "a synced cell has a generation");
         shards.entry(name.shard()).or_default().push(name.clone());
+    }
+    for shard in vouching(state) {
+        let lease = api.freshness.vouchers().lease(state, shard);
+        let spoken_for = lease.iter().flat_map(|lease| lease.claim.written.keys());
+        let cells = spoken_for.map(|type_name| CellName::new(shard, type_name.clone()));
+        shards.entry(shard).or_default().extend(cells);
     }
     for cells in shards.values_mut() {
         cells.sort_unstable();
@@ -131,7 +140,8 @@ fn of_cell(api: &Api, state: &State, name: &CellName, now: Instant) -> Value {
         value["position"] = json!(cell.cut.then(|| cell.position.to_string()));
         value["objects"] = json!(cell.count);
     }
-    value["provider"] = json!(api.freshness.of(name, now).evidence.map(Evidence::as_str));
+    let evidence = api.freshness.of(name, now).evidence.map(Evidence::as_str);
+    value["provider"] = json!(if standing.is_vouched { Some("lease") } else { evidence });
     value
 }
 
@@ -143,7 +153,7 @@ pub(crate) fn measure(api: &Api) {
     metrics.synced.clear();
     let snapshot = api.cache.snapshot();
     let now = api.freshness.now();
-    for (name, cells) in cells_by_shard(&snapshot.state) {
+    for (name, cells) in cells_by_shard(api, &snapshot.state) {
         let shard = || ByShard { shard: name.to_owned() };
         let mut oldest = Some(Duration::ZERO);
         let mut synced = None;
@@ -166,20 +176,10 @@ pub(crate) fn measure(api: &Api) {
     }
 }
 
-/// `<plural>.<group>`, or the plural alone for the core group.
+/// A type as it is named in the query.
 fn type_named(text: &str) -> Result<TypeName, ApiError> {
-    let (resource, group) = text.split_once('.').unwrap_or((text, ""));
-    let plain = |part: &str, dot: bool| {
-        let legal = |byte: u8| {
-            byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || (dot && byte == b'.')
-        };
-        part.bytes().all(legal)
-    };
-    if resource.is_empty() || !plain(resource, false) || !plain(group, true) {
-        let quoted = quote(text);
-        return Err(ApiError::bad_request(format!("rtype: {quoted} is not <plural>.<group>")));
-    }
-    Ok(TypeName::new(group, resource))
+    lease::type_named(text)
+        .ok_or_else(|| ApiError::bad_request(format!("rtype: {} is not <plural>.<group>", quote(text))))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The owner of what has been shown of every cell: push streams feed it, readers wait for it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -13,6 +14,7 @@ use super::FreshnessConfig;
 use super::clock::{Instant, JUMP, Reading};
 use super::confirmation::{Confirmation, Contact};
 use super::probe::{Room, Turns};
+use super::vouchers::{Renewal, Vouchers};
 use crate::push::client::Provider;
 
 /// What has been shown of every cell that is or was pushed since the server was opened.
@@ -20,8 +22,19 @@ use crate::push::client::Provider;
 pub(crate) struct Keeper {
     config: FreshnessConfig,
     cells: DashMap<CellName, Arc<Entry>>,
+    /// What shards that are not pushed have said of themselves.
+    vouchers: Vouchers,
     last: Mutex<Reading>,
     room: Room,
+    /// Counts how often everything was doubted.
+    doubts: AtomicU64,
+}
+
+/// An instant, unless the machine stands still afterwards without knowing: then it means nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Began {
+    at: Instant,
+    doubts: u64,
 }
 
 /// One cell.
@@ -88,7 +101,14 @@ impl Shown {
 impl Keeper {
     pub(crate) fn new(config: FreshnessConfig) -> Self {
         let last = Mutex::new(config.clock.read());
-        Self { config, cells: DashMap::new(), last, room: Room::default() }
+        Self {
+            config,
+            cells: DashMap::new(),
+            vouchers: Vouchers::default(),
+            last,
+            room: Room::default(),
+            doubts: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn config(&self) -> &FreshnessConfig {
@@ -138,7 +158,35 @@ impl Keeper {
         Witness { keeper: self, entry, stream }
     }
 
+    /// What shards that are not pushed have said of themselves.
+    pub(crate) fn vouchers(&self) -> &Vouchers {
+        &self.vouchers
+    }
+
+    /// Now, for something that ends later.
+    pub(crate) fn begin(&self) -> Began {
+        let at = self.now();
+        Began { at, doubts: self.doubts.load(Ordering::SeqCst) }
+    }
+
+    /// A shard's Lease was renewed: what that shows is known, and who waits for it looks again.
+    pub(crate) fn renewed(&self, shard: &str, began: Began, renewal: &Renewal) {
+        // Looks at the clock before it is asked whether that stood still.
+        self.now();
+        if self.doubts.load(Ordering::SeqCst) != began.doubts {
+            return;
+        }
+        self.vouchers.renewed(shard, began.at, renewal);
+        for type_name in renewal.claim.written.keys() {
+            if let Some(entry) = self.cells.get(&CellName::new(shard, type_name.clone())) {
+                entry.change(|_| ());
+            }
+        }
+    }
+
     fn doubt_everything(&self) {
+        self.doubts.fetch_add(1, Ordering::SeqCst);
+        self.vouchers.distrust_everybody();
         for entry in &self.cells {
             entry.change(Known::doubt);
         }

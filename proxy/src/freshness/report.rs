@@ -20,7 +20,7 @@ const NAMES_MAX: usize = 5;
 /// Puts what is known into the headers of an answer.
 pub(crate) fn annotate(headers: &mut HeaderMap, view: &View) {
     headers.insert(COMPLETE, HeaderValue::from_static(view.complete.as_str()));
-    if !view.is_pushed() {
+    if !view.is_known() {
         return;
     }
     let age = view.age.map_or(HeaderValue::from_static("unknown"), |age| whole_seconds(age).into());
@@ -36,7 +36,7 @@ pub(crate) fn annotate(headers: &mut HeaderMap, view: &View) {
 /// What a bookmark says; nothing where nothing is pushed.
 pub(crate) fn annotations(seen: &Seen, now: Instant) -> Vec<Annotation> {
     let view = &seen.view;
-    if !view.is_pushed() {
+    if !view.is_known() {
         return vec![];
     }
     // It has aged since it was taken.

@@ -20,6 +20,7 @@ use super::FreshnessConfig;
 use super::clock::Instant;
 use super::confirmation::Contact;
 use super::keeper::Shown;
+use super::vouchers::Vouched;
 
 /// The state of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +57,8 @@ pub(crate) struct Standing {
     pub(crate) age: Option<Duration>,
     /// Whether a stream is open.
     pub(crate) is_pushed: bool,
+    /// Whether what is known is what the shard's Lease says: nobody can be asked.
+    pub(crate) is_vouched: bool,
 }
 
 impl Standing {
@@ -77,7 +80,15 @@ impl Standing {
             (Synced::Once { complete: true }, _) if is_old => Condition::Lagging,
             (Synced::Once { complete: true }, _) => Condition::Live,
         };
-        Self { condition, age, is_pushed }
+        Self { condition, age, is_pushed, is_vouched: false }
+    }
+
+    /// Judges a cell that its shard's Lease speaks for, and nobody pushes.
+    pub(crate) fn judge_vouched(vouched: &Vouched, now: Instant, config: &FreshnessConfig) -> Self {
+        let Vouched { confirmed, contact } = *vouched;
+        let shown = Shown { confirmed, contact, evidence: None };
+        let judged = Self::judge(Synced::Once { complete: true }, &shown, now, config);
+        Self { is_pushed: false, is_vouched: true, ..judged }
     }
 
     /// Whether its pusher is gone, so that only the source itself can say whether the copy is current.

@@ -1,13 +1,17 @@
 //! How complete and how old the objects in a scope are (D42, D43). Pure, but for the clock it is given.
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use shardcache_storage::{CellName, ResourceVersion, Role, State, TypeName};
+use shardcache_storage::{CellName, Objects, ResourceVersion, Role, State, TypeName};
 
 use super::clock::Instant;
+use super::confirmation::Contact;
 use super::keeper::Keeper;
+use super::lease::{self, Lease};
 use super::standing::{Condition, Standing, Synced};
 use crate::cache::WatchCache;
 use crate::scope::{Part, Scope};
@@ -105,8 +109,18 @@ impl View {
             view.add(shard, standing, member.role == Role::Expected);
         }
         // Without a roster from outside, shards that have not come yet are missed by nobody.
-        let is_known = state.is_seeded() && members > 0;
-        if view.complete == Complete::Yes && (!is_known || has_others(state, type_name)) {
+        let mut is_known = state.is_seeded() && members > 0;
+        for shard in others(state, type_name) {
+            let cell = CellName::new(shard, type_name.clone());
+            let standing = standing(state, keeper, &cell, now);
+            if standing.is_vouched {
+                view.add(shard, standing, true);
+            } else if has_objects(state, &cell) {
+                // They cannot say whether that is everything.
+                is_known = false;
+            }
+        }
+        if view.complete == Complete::Yes && !is_known {
             view.complete = Complete::Unknown;
         }
         view
@@ -141,8 +155,8 @@ impl View {
         }
     }
 
-    /// Whether a shard pushes anything of it.
-    pub(crate) fn is_pushed(&self) -> bool {
+    /// Whether a shard pushes anything of it, or speaks for it.
+    pub(crate) fn is_known(&self) -> bool {
         self.expected > 0 || !self.doubtful.is_empty()
     }
 }
@@ -187,22 +201,41 @@ impl Views {
 
 /// The standing of a cell.
 pub(crate) fn standing(state: &State, keeper: &Keeper, cell: &CellName, now: Instant) -> Standing {
-    Standing::judge(Synced::of(state, cell), &keeper.of(cell, now), now, keeper.config())
+    let (synced, shown) = (Synced::of(state, cell), keeper.of(cell, now));
+    let speaks_by_lease = !matches!(synced, Synced::Once { .. }) && shown.contact != Contact::Open;
+    match keeper.vouchers().of(state, cell, now).filter(|_| speaks_by_lease) {
+        Some(vouched) => Standing::judge_vouched(&vouched, now, keeper.config()),
+        None => Standing::judge(synced, &shown, now, keeper.config()),
+    }
 }
 
-/// Whether a type has objects of shards that are no members: they write by ordinary requests, and cannot say
-/// whether that is everything.
-fn has_others(state: &State, type_name: &TypeName) -> bool {
-    let Some(objects) = state.objects(type_name) else { return false };
+/// Shards that are no members, and have objects of a type or speak for themselves: they write by ordinary
+/// requests.
+fn others<'a>(state: &'a State, type_name: &TypeName) -> BTreeSet<&'a str> {
+    let with_objects = state.objects(type_name).into_iter().flat_map(shards_of);
+    with_objects.chain(vouching(state)).filter(|shard| state.member(shard).is_none()).collect()
+}
+
+/// Shards with a Lease that may speak for them.
+pub(crate) fn vouching(state: &State) -> impl Iterator<Item = &str> {
+    let with_leases = state.objects(lease::type_name()).into_iter().flat_map(shards_of);
+    with_leases.filter(|shard| Lease::find(state, shard).is_some())
+}
+
+fn has_objects(state: &State, cell: &CellName) -> bool {
+    let (from, to) = (format!("{}\0", cell.shard()), format!("{}\u{1}", cell.shard()));
+    let bounds = (Bound::Included(from.as_str()), Bound::Excluded(to.as_str()));
+    state.objects(cell.type_name()).is_some_and(|objects| objects.range(bounds.0, bounds.1).next().is_some())
+}
+
+/// The shards that have objects of a type; O(log n) for each.
+pub(crate) fn shards_of(objects: &Objects) -> impl Iterator<Item = &str> {
     let mut from = String::new();
-    loop {
-        let next = objects.range(std::ops::Bound::Included(&from), std::ops::Bound::Unbounded).next();
-        let Some(object) = next else { return false };
-        let shard = object.key().split('\0').next().unwrap_or_default();
-        if state.member(shard).is_none() {
-            return true;
-        }
+    std::iter::from_fn(move || {
+        let object = objects.range(Bound::Included(&from), Bound::Unbounded).next()?;
+        let shard = object.parts().shard;
         // NUL separates the parts of a key: U+0001 is above every key of the shard and below the next.
         from = format!("{shard}\u{1}");
-    }
+        Some(shard)
+    })
 }

@@ -19,6 +19,7 @@ mod commit;
 mod create;
 mod delete;
 mod delete_collection;
+mod heartbeat;
 mod modify;
 mod patch;
 mod respond;

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use shardcache_storage::{CellName, Role, State, TypeName};
 
 use super::object::{Status, TypeStatus, Written};
 use crate::freshness::FreshnessConfig;
+use crate::freshness::lease::Lease;
 use crate::freshness::standing::{Condition, Standing};
 use crate::types;
 
@@ -28,11 +30,13 @@ const BY_GRAVITY: [Condition; 6] = [
 ];
 
 /// Everything that views are made of.
-pub(super) struct Observed<'a, S> {
+pub(super) struct Observed<'a, S, L> {
     /// The newest state.
     pub(super) state: &'a State,
     /// How a cell stands.
     pub(super) standing: S,
+    /// What a shard that is not pushed says of itself.
+    pub(super) lease: L,
     /// Time since the server was opened.
     pub(super) uptime: Duration,
     pub(super) config: &'a FreshnessConfig,
@@ -49,7 +53,7 @@ pub(super) struct Changes {
     pub(super) then: Vec<(Box<str>, Option<Status>)>,
 }
 
-impl<S: Fn(&CellName) -> Standing> Observed<'_, S> {
+impl<S: Fn(&CellName) -> Standing, L: Fn(&str) -> Option<Arc<Lease>>> Observed<'_, S, L> {
     /// Adds what is to be changed of these shards.
     pub(super) fn changes(
         &self,
@@ -82,11 +86,14 @@ impl<S: Fn(&CellName) -> Standing> Observed<'_, S> {
         let catalog = self.state.tenure(shard).and_then(|tenure| tenure.catalog.as_deref());
         let announced = catalog.unwrap_or_default().iter().filter(|name| !types::is_shardviews(name));
         let managed = self.state.cells_of(shard).filter(|(_, cell)| cell.is_managed());
+        let lease = (self.lease)(shard);
+        let spoken_for = lease.iter().flat_map(|lease| lease.claim.written.keys());
         // What is synced is said whether it is announced or not: another holder may have announced it.
-        let names: BTreeSet<&TypeName> = announced.chain(managed.map(|(name, _)| name.type_name())).collect();
+        let names = announced.chain(managed.map(|(name, _)| name.type_name())).chain(spoken_for);
+        let names: BTreeSet<&TypeName> = names.collect();
         let of_type = |name: &TypeName| {
             let before = before.and_then(|before| before.types.iter().find(|of_type| of_type.is_of(name)));
-            self.of_type(&CellName::new(shard, name.clone()), before)
+            self.of_type(&CellName::new(shard, name.clone()), lease.as_deref(), before)
         };
         let types: Vec<_> = names.into_iter().map(of_type).collect();
         Some(Status {
@@ -98,15 +105,20 @@ impl<S: Fn(&CellName) -> Standing> Observed<'_, S> {
         })
     }
 
-    fn of_type(&self, name: &CellName, before: Option<&TypeStatus>) -> TypeStatus {
+    fn of_type(&self, name: &CellName, lease: Option<&Lease>, before: Option<&TypeStatus>) -> TypeStatus {
         let (cell, type_name) = (self.state.cell(name), name.type_name());
         let synced = cell.filter(|cell| cell.is_managed());
         let synced_generation = synced.map_or(0, |cell| cell.synced_generation);
-        let before = before.filter(|before| before.synced_generation == synced_generation);
-        let cut = synced.is_some_and(|cell| cell.cut);
         let standing = (self.standing)(name);
-        let held =
-            before.filter(|before| before.cut == cut && synced.is_some() && self.is_settling(standing));
+        // Nobody has pushed what a Lease speaks for: it has no lineage, but another Lease is another sync.
+        let vouched_by = lease.filter(|_| standing.is_vouched).map(|lease| lease.uid.clone());
+        let is_same = |before: &&TypeStatus| {
+            before.synced_generation == synced_generation && before.vouched_by == vouched_by
+        };
+        let before = before.filter(is_same);
+        let is_synced = synced.is_some() || standing.is_vouched;
+        let cut = standing.is_vouched || synced.is_some_and(|cell| cell.cut);
+        let held = before.filter(|before| before.cut == cut && is_synced && self.is_settling(standing));
         TypeStatus {
             group: type_name.group().into(),
             resource: type_name.resource().into(),
@@ -115,7 +127,8 @@ impl<S: Fn(&CellName) -> Standing> Observed<'_, S> {
             generation: cell.map_or(0, |cell| cell.generation),
             cut,
             synced_generation,
-            synced_at: synced.map(|_| self.synced_at(before)),
+            vouched_by,
+            synced_at: is_synced.then(|| self.synced_at(before)),
         }
     }
 

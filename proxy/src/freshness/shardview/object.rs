@@ -47,6 +47,9 @@ pub(super) struct TypeStatus {
     /// The lineage that was synced last.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) synced_generation: u64,
+    /// The uid of the shard's Lease, if that speaks for the type and nobody pushes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) vouched_by: Option<Box<str>>,
     /// A version at which that lineage was synced; absent until it was.
     #[serde(default, rename = "syncedAtRV", skip_serializing_if = "Option::is_none")]
     pub(super) synced_at: Option<Box<str>>,

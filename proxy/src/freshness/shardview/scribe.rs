@@ -140,6 +140,7 @@ impl Scribe {
         let observed = Observed {
             state,
             standing: |cell: &_| view::standing(state, keeper, cell, now),
+            lease: |shard: &_| keeper.vouchers().lease(state, shard),
             uptime: now.since(self.began),
             config: keeper.config(),
         };

@@ -7,6 +7,7 @@ use rand::Rng;
 use shardcache_storage::{Action, Change, Draft, Guard, Key, Object as Stored, Refusal};
 
 use super::commit::{Committer, push_managed};
+use super::heartbeat::{Heartbeat, contradict};
 use super::modify::Before;
 use super::{Place, WriteRequest, body, modify, respond};
 use crate::body::Body;
@@ -59,15 +60,22 @@ pub(super) async fn create(
             continue;
         }
         let draft = assigned.encode(&object, &key, type_info)?;
+        let heartbeat = Heartbeat::judge(api, request, &key, &object, None)?;
         if options.dry_run {
             let object = draft.preview(snapshot.resource_version());
             return respond::never_created(api, request, representation, &object, &warnings);
         }
         let guard = Guard { exists: Some(false), ..Guard::default() };
-        let change = Change { type_name: type_info.name.clone(), key, guard, action: Action::Put(draft) };
+        contradict(api, &committer, &key, &type_info.name, &object, None).await?;
+        let action = Action::Put(draft);
+        let change = Change { type_name: type_info.name.clone(), key: key.clone(), guard, action };
         match committer.commit(change).await? {
             Ok(applied) => {
                 let created = modify::written(&applied)?;
+                contradict(api, &committer, &key, &type_info.name, &object, Some(created)).await?;
+                if let Some(heartbeat) = heartbeat {
+                    heartbeat.stored(api, created.resource_version());
+                }
                 return Ok(respond::object(
                     api,
                     request,

@@ -9,6 +9,7 @@ use shardcache_storage::{
 
 use super::WriteRequest;
 use super::commit::{Committer, push_managed};
+use super::heartbeat::Heartbeat;
 use super::unchanged::is_unchanged;
 use crate::cache::Snapshot;
 use crate::ingest::{Assigned, Object};
@@ -47,6 +48,8 @@ pub(super) async fn modify(
         original: None,
     };
     let draft = object.encode(key, assigned).map_err(|error| too_large(&error, type_info, key))?;
+    // What it replaces may be newer than `current`; then it is outdated all the same.
+    let heartbeat = Heartbeat::judge(api, request, key, object, Some(current))?;
     if version == current.resource_version() {
         if is_unchanged(&draft, current) {
             api.metrics.write.unchanged.inc();
@@ -58,7 +61,11 @@ pub(super) async fn modify(
     } else if dry_run {
         return Ok(Outcome::Outdated(current.clone()));
     }
-    submit(request, key, object, draft, version, committer).await
+    let outcome = submit(request, key, object, draft, version, committer).await?;
+    if let (Some(heartbeat), Outcome::Stands(stored)) = (heartbeat, &outcome) {
+        heartbeat.stored(api, stored.resource_version());
+    }
+    Ok(outcome)
 }
 
 async fn submit(

@@ -90,10 +90,12 @@ impl World {
                 condition: if synced { condition } else { Condition::NeverSynced },
                 age: (condition == Condition::Live).then_some(Duration::ZERO),
                 is_pushed: true,
+                is_vouched: false,
             }
         };
         let config = FreshnessConfig::default();
-        Observed { state: &state, standing, uptime, config: &config }.view("amber", before)
+        let lease = |_: &str| None;
+        Observed { state: &state, standing, lease, uptime, config: &config }.view("amber", before)
     }
 
     fn live(&self, before: Option<&Status>) -> Status {
@@ -253,6 +255,7 @@ fn of_type(resource: &str) -> impl Strategy<Value = TypeStatus> + use<> {
         generation: synced_generation,
         cut,
         synced_generation,
+        vouched_by: None,
         synced_at: (synced_generation > 0).then(|| synced_generation.to_string().into()),
     })
 }
