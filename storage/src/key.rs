@@ -10,6 +10,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// API group of what the server itself writes, about the shards it knows.
+pub const OWN_GROUP: &str = "cache.shardcache.dev";
 /// Separates the parts of a [`Key`]; no legal name contains it.
 pub const SEPARATOR: char = '\0';
 

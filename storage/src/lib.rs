@@ -41,7 +41,7 @@ mod store;
 
 pub use change::{Action, Applied, Change, Commit, Event, Guard, Refusal};
 pub use error::{ErrorKind, StorageError};
-pub use key::{Key, KeyParts, NulInName, SEPARATOR, TypeName};
+pub use key::{Key, KeyParts, NulInName, OWN_GROUP, SEPARATOR, TypeName};
 pub use lineage::{Incarnation, Lineage, Opening, Standing};
 pub use memory::MemoryStore;
 pub use metrics::Metrics;

@@ -8,7 +8,7 @@ mod columns;
 
 use std::sync::{Arc, LazyLock};
 
-use shardcache_storage::TypeName;
+use shardcache_storage::{OWN_GROUP, TypeName};
 
 use super::{TypeInfo, VersionInfo};
 
@@ -31,8 +31,6 @@ struct Row {
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// The project's own group.
-const OWN: &str = "cache.shardcache.dev";
 const EXTENSIONS: &[&str] = &["api-extensions"];
 const KCP: &[&str] = &["kcp"];
 
@@ -125,7 +123,7 @@ const CORE_TYPES: [Row; 4] = [
 
 /// What the server itself says of shards: nobody else writes it.
 static SHARDVIEWS: LazyLock<Arc<TypeInfo>> = LazyLock::new(|| {
-    let row = row(OWN, "shardviews", "shardview", "ShardView", &[], &["v1alpha1"]);
+    let row = row(OWN_GROUP, "shardviews", "shardview", "ShardView", &[], &["v1alpha1"]);
     Arc::new(row.info())
 });
 

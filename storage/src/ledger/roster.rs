@@ -12,10 +12,10 @@
 
 use std::sync::Arc;
 
-use crate::key::TypeName;
+use crate::key::{OWN_GROUP, TypeName};
 use crate::push::{Cell, CellName, Pushed, Tenure, Verdict};
 use crate::roster::{Awaited, Member, Role, RosterChange};
-use crate::state::State;
+use crate::state::{Objects, State};
 
 use super::Stage;
 
@@ -44,10 +44,13 @@ impl<I: FnMut(&TypeName) -> u32> Stage<'_, I> {
         }
     }
 
-    /// Only in a store that has seen nothing can a view not have been shown before.
+    /// Only in a store that has seen nothing can a view not have been shown before. What the server itself
+    /// has written about its roster is nothing that a view could lack.
     fn seed(&mut self, shards: &[Box<str>]) {
         let state = &self.staged.state;
-        let is_first = !state.is_seeded() && state.tenures().next().is_none() && state.is_empty();
+        let is_shown =
+            |(name, objects): (&TypeName, &Objects)| name.group() != OWN_GROUP && !objects.is_empty();
+        let is_first = !state.is_seeded() && state.tenures().next().is_none() && !state.types().any(is_shown);
         for shard in shards {
             if is_first && self.staged.state.member(shard).is_none() {
                 self.set_member(shard, Member { role: Role::Expected, awaits: Awaited::Catalog });

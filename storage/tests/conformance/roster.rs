@@ -2,11 +2,11 @@
 //! shown has to wait again.
 
 use shardcache_storage::{
-    Attach, Awaited, CellName, Digest, Frames, Op, Open, Push, Pushed, PushedType, Role, RosterChange, State,
-    Store, TypeName, Verdict,
+    Attach, Awaited, CellName, Digest, Frames, OWN_GROUP, Op, Open, Push, Pushed, PushedType, Role,
+    RosterChange, State, Store, TypeName, Verdict,
 };
 
-use crate::objects::{apply, cowboys, put, sheriffs};
+use crate::objects::{apply, cowboys, put, put_of, sheriffs};
 use crate::push::{FORMAT, ROSTER, format_of, lost, make_older};
 use crate::pushing::{known, roster};
 use crate::{Engine, Rig, on_every_engine};
@@ -71,6 +71,17 @@ fn place(store: &dyn Store, shard: &str) -> Option<(Role, Awaited)> {
 
 fn types(types: &[TypeName]) -> Awaited {
     Awaited::Types(types.into())
+}
+
+async fn d42_what_the_server_writes_about_its_roster_is_nothing_that_was_shown(engine: Engine) {
+    let rig = Rig::new(engine);
+    let store = rig.open();
+    assert_eq!(change(&*store, RosterChange::Expect { shard: "amber".into() }).await, Verdict::Done);
+    apply(&*store, put_of(TypeName::new(OWN_GROUP, "shardviews"), "amber", "of a shard")).await;
+    seed(&*store, &["amber", "beryl"]).await;
+    for shard in ["amber", "beryl"] {
+        assert_eq!(place(&*store, shard), Some((Role::Expected, Awaited::Catalog)), "{shard}");
+    }
 }
 
 async fn d42_a_lost_store_waits_for_every_shard_that_was_seeded(engine: Engine) {
@@ -198,6 +209,7 @@ async fn d42_operators_expect_excuse_and_forget(engine: Engine) {
 
 on_every_engine!(
     d42_a_lost_store_waits_for_every_shard_that_was_seeded,
+    d42_what_the_server_writes_about_its_roster_is_nothing_that_was_shown,
     d42_an_eleventh_shard_blocks_no_view_at_any_moment,
     d42_a_later_catalog_takes_types_away_and_adds_none,
     d42_operators_expect_excuse_and_forget,

@@ -1,7 +1,7 @@
 //! Columns of the built-in types: of kcp's as in its CRDs, which a test compares, of Kubernetes' own as
 //! its printers have them (`pkg/printers/internalversion`).
 
-use super::{ADMISSION, OWN, RBAC};
+use super::{ADMISSION, OWN_GROUP, RBAC};
 use crate::types::columns::{Column, Computed};
 
 /// The columns of a built-in type in a version. None means the age.
@@ -23,7 +23,7 @@ pub(super) fn of(group: &str, plural: &str, version: &str) -> Vec<Column> {
         ],
         ("", "namespaces") => vec![text("Status", ".status.phase"), Column::age()],
         ("", "events") => event(),
-        (OWN, "shardviews") => vec![
+        (OWN_GROUP, "shardviews") => vec![
             text("Role", ".status.role"),
             text("State", ".status.state"),
             Column::computed("Types", "integer", Computed::Count("/status/types")),
