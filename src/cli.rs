@@ -306,6 +306,12 @@ pub struct Settings {
     /// its copy is current, where a read needs that.
     #[arg(long, value_name = "KUBECONFIG", env = "SHARDCACHE_DIRECT_PROBE")]
     pub direct_probe: Option<PathBuf>,
+    /// Age of anything that is pushed above which /readyz fails; 0 is none. [default: 0s]
+    #[arg(long, value_name = "TIME", env = "SHARDCACHE_MAX_STALENESS")]
+    pub max_staleness: Option<Time>,
+    /// Whether /metrics has every type of every shard, and not only every shard. [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", env = "SHARDCACHE_CELL_METRICS")]
+    pub cell_metrics: Option<bool>,
     /// Form of the log on standard error. [default: text]
     #[arg(long, value_name = "FORMAT", env = "SHARDCACHE_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,

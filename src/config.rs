@@ -186,6 +186,8 @@ pub fn defaults() -> Settings {
         unset_rv_wildcard: Some(api.freshness.unset_wildcard),
         confirm_interval: Some(Time(api.freshness.confirm_interval)),
         direct_probe: None,
+        max_staleness: Some(Time(Duration::ZERO)),
+        cell_metrics: Some(api.freshness.measures_cells),
         log_format: Some(LogFormat::Text),
         log_level: Some("info".to_owned()),
         types: Some(vec![]),
@@ -230,6 +232,8 @@ impl Settings {
             unset_rv_wildcard,
             confirm_interval,
             direct_probe,
+            max_staleness,
+            cell_metrics,
             log_format,
             log_level,
             types,
@@ -240,6 +244,23 @@ impl Settings {
 /// The value of a setting that has a default, so that it is there once defaults are filled in.
 fn set<T: Clone>(value: Option<&T>) -> T {
     value.cloned().expect("has a default, because `defaults` sets it")
+}
+
+fn freshness(settings: &Settings) -> Result<FreshnessConfig, Failure> {
+    let direct_probe = match &settings.direct_probe {
+        Some(path) => Some(prober(path)?),
+        None => None,
+    };
+    let second = Time(Duration::from_secs(1));
+    Ok(FreshnessConfig {
+        direct_probe,
+        unset_concrete: set(settings.unset_rv_concrete.as_ref()),
+        unset_wildcard: set(settings.unset_rv_wildcard.as_ref()),
+        confirm_interval: at_least(settings.confirm_interval, "confirm-interval", second)?.0,
+        staleness_max: settings.max_staleness.map(|time| time.0).filter(|time| !time.is_zero()),
+        measures_cells: set(settings.cell_metrics.as_ref()),
+        ..FreshnessConfig::default()
+    })
 }
 
 fn validate(settings: &Settings) -> Result<Config, Failure> {
@@ -254,22 +275,6 @@ fn validate(settings: &Settings) -> Result<Config, Failure> {
     let data_dir = set(settings.data_dir.as_ref());
     let request_timeout =
         at_least(settings.request_timeout, "request-timeout", Time(Duration::from_secs(1)))?.0;
-    let direct_probe = match &settings.direct_probe {
-        Some(path) => Some(prober(path)?),
-        None => None,
-    };
-    let freshness = FreshnessConfig {
-        direct_probe,
-        unset_concrete: set(settings.unset_rv_concrete.as_ref()),
-        unset_wildcard: set(settings.unset_rv_wildcard.as_ref()),
-        confirm_interval: at_least(
-            settings.confirm_interval,
-            "confirm-interval",
-            Time(Duration::from_secs(1)),
-        )?
-        .0,
-        ..FreshnessConfig::default()
-    };
     let api = ApiConfig {
         body_bytes_max: bytes(at_least(settings.max_body_bytes, "max-body-bytes", Size(1024))?),
         reads_in_flight_max: count(settings.max_requests_inflight, "max-requests-inflight")?,
@@ -286,7 +291,7 @@ fn validate(settings: &Settings) -> Result<Config, Failure> {
         request_timeout,
         object_bytes_max: settings.max_object_bytes.map(|size| size.0).filter(|bytes| *bytes > 0),
         data_dir: Some(data_dir.clone()),
-        freshness,
+        freshness: freshness(settings)?,
         ..ApiConfig::default()
     };
     if api.body_bytes_max as u64 > BODY_BYTES_MAX {

@@ -17,7 +17,8 @@
 //! - `view` sums cells up for the scope of an answer: complete or not, how old, who is missing.
 //! - `admit` lets a read through, makes it wait, or refuses it (D41).
 //! - [`shardview`] writes what is known of each shard as an object, for informers.
-//! - `report` says all that in the headers of an answer, `document` at `/services/cache/freshness`.
+//! - `report` says all that in the headers of an answer, `document` at `/services/cache/freshness`, `measure`
+//!   in metrics and readiness.
 //!
 //! Rules that hold everywhere: an age is never below the true one; heartbeats prove nothing; stale data is
 //! served with its age, absent data is refused and never shown as empty.
@@ -32,6 +33,7 @@ pub(crate) mod confirmation;
 pub(crate) mod document;
 pub(crate) mod keeper;
 pub(crate) mod lease;
+pub(crate) mod measure;
 pub(crate) mod report;
 pub(crate) mod standing;
 pub(crate) mod view;
@@ -63,6 +65,10 @@ pub struct FreshnessConfig {
     pub barrier_patience: Duration,
     /// Asks shards themselves whose pushers are gone, if that is wanted.
     pub direct_probe: Option<Arc<dyn DirectProbe>>,
+    /// Age of any cell that was synced above which the server calls itself not ready; `None`: none.
+    pub staleness_max: Option<Duration>,
+    /// Whether every cell is measured by itself, not only every shard.
+    pub measures_cells: bool,
     /// The two clocks that ages are measured by.
     pub clock: Clock,
 }
@@ -78,6 +84,8 @@ impl Default for FreshnessConfig {
             disconnected_after: Duration::from_secs(15),
             barrier_patience: Duration::from_secs(10),
             direct_probe: None,
+            staleness_max: None,
+            measures_cells: false,
             clock: Clock::system(),
         }
     }

@@ -5,8 +5,6 @@
 //! metric is explained in `docs/operations.md`; a test compares the two. The exception is what is known of
 //! shards: there are as many as are pushed or rostered.
 
-use std::sync::atomic::AtomicU64;
-
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -14,12 +12,16 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use shardcache_storage::Member;
 
+pub mod freshness;
 pub mod labels;
 
+use freshness::FreshnessMetrics;
 use labels::WriteRefusal;
 use labels::{ByClass, ByCode, ByLimit, ByOutcome, ByPushEnd, ByReason, ByRole, BySource, ByState, ByVerb};
-use labels::{ByProbeOutcome, ByRefusal, ByShard, ByShardState, ProbeOutcome, Refusal};
-use labels::{ByWriteRefusal, Class, FrameOutcome, Limit, PushEnd, Reason, Role, Source, State, Verb};
+use labels::{
+    ByWriteRefusal, Class, FrameOutcome, Limit, ProbeOutcome, PushEnd, Reason, Refusal, Role, Source, State,
+    Verb,
+};
 
 /// Everything the proxy measures. Cheap to clone: the parts are shared handles.
 #[derive(Clone, Debug)]
@@ -147,27 +149,6 @@ pub struct RosterMetrics {
     pub gating: Gauge,
 }
 
-/// Freshness and completeness; the gauges are set when they are asked for.
-#[derive(Clone, Debug)]
-pub struct FreshnessMetrics {
-    /// Barriers sent to pushers.
-    pub barriers: Counter,
-    /// Barriers that were answered.
-    pub confirmations: Counter,
-    /// Direct probes by what they came to.
-    pub probes: Family<ByProbeOutcome, Counter>,
-    /// Seconds that reads waited for a confirmation, those that failed included.
-    pub waits: Histogram,
-    /// Reads that were refused by reason.
-    pub refusals: Family<ByRefusal, Counter>,
-    /// Seconds since everything of a shard was confirmed; infinite where that is unknown.
-    pub age: Family<ByShard, Gauge<f64, AtomicU64>>,
-    /// Cells of a shard by state.
-    pub cells: Family<ByShardState, Gauge>,
-    /// Wall clock of the oldest sync of a shard's cells, seconds since 1970; it survives restarts.
-    pub synced: Family<ByShard, Gauge>,
-}
-
 /// The watch cache.
 #[derive(Clone, Debug)]
 pub struct CacheMetrics {
@@ -211,7 +192,7 @@ impl Metrics {
         metrics.register_cache(registry);
         metrics.register_push(registry);
         metrics.register_roster(registry);
-        metrics.register_freshness(registry);
+        metrics.freshness.register(registry);
         metrics
     }
 
@@ -410,49 +391,6 @@ impl Metrics {
         );
     }
 
-    fn register_freshness(&self, registry: &mut Registry) {
-        let freshness = &self.freshness;
-        registry.register(
-            "shardcache_freshness_barriers",
-            "Barriers sent to pushers",
-            freshness.barriers.clone(),
-        );
-        registry.register(
-            "shardcache_freshness_confirmations",
-            "Barriers that pushers have answered",
-            freshness.confirmations.clone(),
-        );
-        registry.register(
-            "shardcache_freshness_probes",
-            "Sources that were asked directly because nobody pushes them, by outcome",
-            freshness.probes.clone(),
-        );
-        registry.register_with_unit(
-            "shardcache_freshness_waits",
-            "Time that reads waited for a confirmation by the source",
-            Unit::Seconds,
-            freshness.waits.clone(),
-        );
-        registry.register(
-            "shardcache_freshness_refusals",
-            "Reads that were refused because of freshness or completeness, by reason",
-            freshness.refusals.clone(),
-        );
-        registry.register_with_unit(
-            "shardcache_shard_age",
-            "Time since everything of a shard was confirmed; infinite where that is unknown",
-            Unit::Seconds,
-            freshness.age.clone(),
-        );
-        registry.register("shardcache_shard_cells", "Cells of a shard by state", freshness.cells.clone());
-        registry.register_with_unit(
-            "shardcache_shard_synced_timestamp",
-            "Wall clock of the oldest sync of a shard's cells, since 1970",
-            Unit::Seconds,
-            freshness.synced.clone(),
-        );
-    }
-
     fn register_cache(&self, registry: &mut Registry) {
         let cache = &self.cache;
         registry.register_with_unit(
@@ -536,16 +474,7 @@ impl Default for Metrics {
             },
             push: PushMetrics::default(),
             roster: RosterMetrics::default(),
-            freshness: FreshnessMetrics {
-                barriers: Counter::default(),
-                confirmations: Counter::default(),
-                probes: Family::default(),
-                waits: latency(),
-                refusals: Family::default(),
-                age: Family::default(),
-                cells: Family::default(),
-                synced: Family::default(),
-            },
+            freshness: FreshnessMetrics::default(),
             cache: CacheMetrics {
                 publish_lag: latency(),
                 revision: Gauge::default(),

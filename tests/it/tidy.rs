@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use shardcache::cli::Settings;
 use shardcache_storage::{Attach, CellName, Digest, Frames, Op, Open, Push, PushedType, TypeName, Verdict};
 
 use crate::harness::Served;
@@ -355,7 +356,7 @@ async fn push_nothing(served: &Served) {
 /// Every metric of a running server is explained, and nothing else is.
 #[tokio::test]
 async fn every_metric_is_explained() {
-    let served = Served::start().await;
+    let served = Served::with(Settings { cell_metrics: Some(true), ..Settings::default() }).await;
     // A family shows itself once it has counted something.
     served.wire().get("/readyz").await;
     push_nothing(&served).await;

@@ -4,7 +4,6 @@
 //! type, written as `<plural>.<group>`; then the answer also says whether a view of all shards is complete.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use shardcache_storage::{Awaited, CellName, Role, State, TypeName};
@@ -14,7 +13,6 @@ use super::keeper::{Evidence, whole_seconds};
 use super::lease::{self, Lease};
 use super::view::{self, View, vouching};
 use crate::http::options::Query;
-use crate::metrics::labels::{ByShard, ByShardState};
 use crate::push::status::type_of;
 use crate::scope::Scope;
 use crate::service::Api;
@@ -72,7 +70,7 @@ pub(crate) fn unknown_shard(shard: &str) -> ApiError {
 
 /// The cells of every shard that is a member, was pushed or speaks for itself: those that exist, and those
 /// that are announced.
-fn cells_by_shard<'a>(api: &Api, state: &'a State) -> BTreeMap<&'a str, Vec<CellName>> {
+pub(super) fn cells_by_shard<'a>(api: &Api, state: &'a State) -> BTreeMap<&'a str, Vec<CellName>> {
     let mut shards: BTreeMap<&str, Vec<CellName>> = BTreeMap::new();
     for (shard, _) in state.roster() {
         shards.entry(shard).or_default();
@@ -143,37 +141,6 @@ fn of_cell(api: &Api, state: &State, name: &CellName, now: Instant) -> Value {
     let evidence = api.freshness.of(name, now).evidence.map(Evidence::as_str);
     value["provider"] = json!(if standing.is_vouched { Some("lease") } else { evidence });
     value
-}
-
-/// Sets the gauges of every shard.
-pub(crate) fn measure(api: &Api) {
-    let metrics = &api.metrics.freshness;
-    metrics.age.clear();
-    metrics.cells.clear();
-    metrics.synced.clear();
-    let snapshot = api.cache.snapshot();
-    let now = api.freshness.now();
-    for (name, cells) in cells_by_shard(api, &snapshot.state) {
-        let shard = || ByShard { shard: name.to_owned() };
-        let mut oldest = Some(Duration::ZERO);
-        let mut synced = None;
-        for cell in &cells {
-            let standing = view::standing(&snapshot.state, &api.freshness, cell, now);
-            oldest = oldest.zip(standing.age).map(|(one, other)| one.max(other));
-            let state = standing.condition.as_str();
-            metrics.cells.get_or_create(&ByShardState { shard: name.to_owned(), state }).inc();
-            let at =
-                snapshot.state.cell(cell).filter(|cell| cell.is_managed()).map(|cell| cell.synced_ms / 1000);
-            synced = at.into_iter().chain(synced).min();
-        }
-        if !cells.is_empty() {
-            let age = oldest.map_or(f64::INFINITY, |age| age.as_secs_f64());
-            metrics.age.get_or_create(&shard()).set(age);
-        }
-        if let Some(synced) = synced {
-            metrics.synced.get_or_create(&shard()).set(i64::try_from(synced).unwrap_or(i64::MAX));
-        }
-    }
 }
 
 /// A type as it is named in the query.

@@ -6,6 +6,7 @@
 //! | `cache` | the task that follows the store has ended: only a restart helps | all |
 //! | `shutdown` | the server is shutting down | readyz, healthz |
 //! | `store` | the store is closed | readyz, healthz |
+//! | `freshness` | something that was synced is older than `--max-staleness` allows, or of unknown age | readyz, healthz |
 //! | `store-writable` | the disk is full or the store is read-only after a failed write | nothing |
 //!
 //! A store that cannot write still serves every read, and taking it out of a load balancer would end
@@ -23,7 +24,7 @@ use super::path::HealthEndpoint;
 use super::respond;
 use crate::body::Body;
 use crate::cache::Following;
-use crate::freshness::document;
+use crate::freshness::measure;
 use crate::metrics::labels::Source;
 use crate::service::Api;
 
@@ -87,6 +88,7 @@ fn checks(api: &Api) -> Vec<Check> {
         Check::new("cache", CountsFor::Liveness, ended),
         Check::new("shutdown", CountsFor::Readiness, draining),
         Check::new("store", CountsFor::Readiness, closed),
+        Check::new("freshness", CountsFor::Readiness, measure::too_old(api)),
         Check::new("store-writable", CountsFor::Nothing, not_writable),
     ]
 }
@@ -160,7 +162,7 @@ pub fn metrics(api: &Api) -> Response<Body> {
     types.broken.set(gauge(counts.broken));
     // Two monitors that ask at one moment would count each other's cells.
     let scrape = api.scrape.lock();
-    document::measure(api);
+    measure::measure(api);
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &api.registry).is_err() {
         return respond::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be encoded\n");

@@ -348,3 +348,14 @@ pub struct ByShardState {
     /// A state of cells.
     pub state: &'static str,
 }
+
+/// Label set `shard`, `group`, `resource`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ByCell {
+    /// Its shard.
+    pub shard: String,
+    /// API group of its type; empty for the core group.
+    pub group: String,
+    /// Plural name of its type.
+    pub resource: String,
+}

@@ -8,6 +8,7 @@ use futures::future::{join, join_all};
 use serde_json::{Value, json};
 use shardcache_proxy::freshness::FreshnessConfig;
 use shardcache_proxy::freshness::clock::{Clock, Instant, Reading};
+use shardcache_proxy::metrics::labels::ByCell;
 use shardcache_proxy::service::ApiConfig;
 use shardcache_storage::{Push, RosterChange, Store};
 
@@ -408,5 +409,45 @@ async fn what_is_asked_wrongly_is_refused_by_name() {
     assert_eq!((read.status.as_u16(), header(&read, "x-cache-complete")), (200, "unknown"));
     assert_eq!(header(&read, "x-cache-age"), "");
     drop(pusher);
+    stand.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b029_a_server_is_not_ready_while_it_is_older_than_it_may_be() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let hands = Hands::default();
+    let mut setting = setting(&hands);
+    setting.api.freshness.staleness_max = Some(Duration::from_mins(2));
+    setting.api.freshness.measures_cells = true;
+    let stand = Stand::open(directory.path(), &setting).await;
+    let wire = stand.wire();
+    let ready = async |wire: &Wire| wire.get("/readyz").await.status.as_u16();
+    assert_eq!(ready(&wire).await, 200, "nothing is here, and nothing is old");
+    let source = Source::exports("amber").with(&["a", "b"]);
+    let mut pusher = live(&stand, &source).await;
+    assert_eq!(ready(&wire).await, 200);
+    wire.get("/metrics").await;
+    let cell = &stand.api.metrics.freshness.cell;
+    let amber = ByCell { shard: "amber".into(), group: "apis.kcp.io".into(), resource: "apiexports".into() };
+    let whole = [&cell.objects, &cell.position, &cell.generation]
+        .map(|family| family.get(&amber).map(|gauge| gauge.get()));
+    assert_eq!(whole, [Some(2), i64::try_from(source.head).ok(), Some(1)]);
+    assert!(cell.synced.get(&amber).is_some_and(|time| time.get() > 1_000_000_000));
+    assert!(cell.age.get(&amber).is_some_and(|age| age.get() < 60.0));
+    // Its feed is frozen: the pusher is there and says nothing.
+    hands.pass(121);
+    let refused = wire.get("/readyz/freshness").await;
+    assert_eq!(refused.status, 500);
+    let why = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(why.contains("apiexports.apis.kcp.io of shard amber was last confirmed 12"), "{why}");
+    assert_eq!((ready(&wire).await, wire.get("/livez").await.status.as_u16()), (500, 200));
+    assert_eq!(get(&wire, &source, "resourceVersion=0").await.status, 200, "who asks is answered");
+    let read = join(get(&wire, &source, "freshness=source"), answer(&mut pusher, &source, vec![])).await.0;
+    assert_eq!((read.status.as_u16(), ready(&wire).await), (200, 200));
+    drop(pusher);
+    stand.close().await;
+    // How old it is after a start nobody knows, until it has been confirmed.
+    let stand = Stand::open(directory.path(), &setting).await;
+    assert_eq!(ready(&stand.wire()).await, 500);
     stand.close().await;
 }
