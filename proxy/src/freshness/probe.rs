@@ -5,9 +5,9 @@
 //! If they are the same, every write that the source had completed before the instant is in the cache. The
 //! copy itself is neither changed nor moved on by it.
 //!
-//! At most one probe of a cell runs and one waits, whatever the number of readers ([`Turns`], pure): who
+//! At most one probe of a cell runs and one waits, whatever the number of readers (`Turns`, pure): who
 //! comes while one runs waits for the next, and a probe that fails has failed for everybody who had come
-//! before it began. At most [`PROBES_MAX`] run in the process; the others wait for room.
+//! before it began. At most `PROBES_MAX` run in the process; the others wait for room.
 
 use std::sync::Arc;
 use std::time::Duration;
