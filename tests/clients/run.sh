@@ -44,6 +44,8 @@ if command -v python3 >/dev/null; then
       [ "$version" = 0.37 ] || { modules=(-modfile="client-go-v$version.mod" -tags client_go_0_32); order=(--order-per-object); }
       (cd go && go build "${modules[@]}" -o "$work/informer-$version" . && go build "${modules[@]}" -o "$work/typed-$version" ./typed)
       informer=$work/informer-$version
+      (cd go && go build "${modules[@]}" -o "$work/refused-$version" ./refused)
+      check "client-go $version, a lost store and a dead shard" python3 python/lost_store.py --binary "$binary" --informer "$informer" --refused "$work/refused-$version"
       check "client-go $version typed clients, leader election" python3 python/against_server.py --binary "$binary" -- "$work/typed-$version" '{url}'
       # Everything under the detector, which lists again after a streamed list, and panics if that differs.
       export KUBE_WATCHLIST_INCONSISTENCY_DETECTOR=true

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +45,8 @@ type replica struct {
 	informer cache.SharedIndexInformer
 	mu       sync.Mutex
 	seen     [][3]string
+	// Lists and watches that failed or broke off.
+	failures atomic.Int64
 }
 
 func main() {
@@ -82,6 +85,12 @@ func run() error {
 				streams[number] = one.drain()
 			}
 			err = answer.Encode(map[string]any{"streams": streams})
+		case "failures":
+			var failures int64
+			for _, one := range all {
+				failures += one.failures.Load()
+			}
+			err = answer.Encode(map[string]any{"failures": failures})
 		case "quit":
 			return nil
 		default:
@@ -112,6 +121,10 @@ func newReplica(number int) (*replica, error) {
 		return nil, err
 	}
 	one := &replica{shard: shard, informer: informer, seen: [][3]string{}}
+	note := func(_ *cache.Reflector, _ error) { one.failures.Add(1) }
+	if err := informer.SetWatchErrorHandler(note); err != nil {
+		return nil, err
+	}
 	_, err = informer.AddEventHandler(one.handler())
 	return one, err
 }

@@ -104,9 +104,11 @@ def until(what, holds, deadline=DEADLINE):
 class Client:
     """The program under test."""
 
-    def __init__(self, command, port):
+    def __init__(self, command, port, environment=()):
         url = f"http://127.0.0.1:{port}/services/cache/shards/*/clusters/*"
-        self.process = subprocess.Popen([*command, "--server", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [*command, "--server", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, **dict(environment)})
 
     def ask(self, question):
         if self.process.poll() is not None:

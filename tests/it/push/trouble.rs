@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use serde_json::{Value, json};
-use shardcache_proxy::metrics::labels::{Class, PushEnd};
+use shardcache_proxy::metrics::labels::{Class, PushEnd, Refusal};
 use shardcache_proxy::push::PushConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -218,6 +219,35 @@ async fn d41_the_clients_own_deadline_is_answered_as_the_servers_is() {
             }
         }
     }
+    drop(pusher);
+    stand.close().await;
+}
+
+/// kube-rs repeats 429, 503 and 504 by itself, for minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn d41_kube_tells_its_caller_once_what_it_was_told_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let stand = Stand::open(directory.path(), &setting(&Hands::default())).await;
+    let source = Source::exports("amber").with(&["a"]);
+    let pusher = live(&stand, &source).await;
+    let url = format!("{}/services/cache/shards/amber/clusters/root", stand.base());
+    let client = kube::Client::try_from(kube::Config::new(url.parse().expect("a URL"))).expect("no TLS");
+    let exports = ApiResource {
+        group: "apis.kcp.io".into(),
+        version: "v1alpha2".into(),
+        api_version: "apis.kcp.io/v1alpha2".into(),
+        kind: "APIExport".into(),
+        plural: "apiexports".into(),
+    };
+    let api = Api::<DynamicObject>::all_with(client, &exports);
+    let listed = api.list(&ListParams::default()).await.map(drop);
+    let got = api.get("a").await.map(drop);
+    for told in [listed, got] {
+        let Err(kube::Error::Api(status)) = told else { panic!("{told:?}") };
+        assert_eq!((status.code, &*status.reason), (500, "ServerTimeout"), "{status:?}");
+    }
+    let refusals = stand.api.metrics.freshness.refusals.get_or_create(&Refusal::Unconfirmed.into()).get();
+    assert_eq!(refusals, 2, "it asked again by itself");
     drop(pusher);
     stand.close().await;
 }
