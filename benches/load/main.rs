@@ -6,7 +6,8 @@
 
 #![expect(clippy::cast_sign_loss, reason = "sizes and counts are never negative")]
 
-#[expect(dead_code, reason = "shared with benches/peers, which needs more of it")]
+#[expect(dead_code, reason = "shared with the other benchmarks, which need more of it")]
+#[path = "../harness/client.rs"]
 mod client;
 mod fanout;
 mod list;
@@ -15,6 +16,7 @@ mod peer;
 mod report;
 mod restart;
 #[expect(dead_code, reason = "as above")]
+#[path = "../harness/server.rs"]
 mod server;
 mod writes;
 

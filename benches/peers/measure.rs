@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use crate::machine::undisturbed;
-use crate::note;
+use crate::harness::machine::undisturbed;
+use crate::harness::scale::note;
+use crate::harness::verdict::Refusal;
 use crate::pair::{Pair, Peer, Side};
-use crate::verdict::Refusal;
 
 /// One turn of one server: wall-clock seconds, and CPU seconds of the server's process.
 pub(crate) struct Turn {

@@ -1,7 +1,8 @@
 //! What is measured here and stands on `docs/benchmarks/peers.md` beside the numbers.
 
-use crate::report::{Page, Work};
-use crate::{reads, restart};
+use crate::harness::report::{Page, Work};
+use crate::harness::scale::scaled;
+use crate::{reads, restart, watchers};
 
 pub(crate) const PAGE: Page = Page {
     name: "peers",
@@ -11,6 +12,7 @@ pub(crate) const PAGE: Page = Page {
     columns: ["shardcache", "reference"],
     legend: "A ratio is how many times better shardcache is; where the goal begins with ≤ it is which part of the reference's figure shardcache needs.
 Where shardcache's time goes, and what holds back a goal that is missed, is in [peers-profile.md](peers-profile.md).",
+    connections: || scaled(watchers::DISJOINT),
     versions: || vec![],
     method: METHOD,
 };

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use futures::future::try_join_all;
 
-use crate::client::Client;
-use crate::machine::{Stand, settled};
-use crate::objects::COLLECTION;
-use crate::seed::{post, seed, version_of};
-use crate::server::Server;
-use crate::verdict::{Refusal, equal};
+use crate::harness::client::Client;
+use crate::harness::machine::{Stand, settled};
+use crate::harness::objects::COLLECTION;
+use crate::harness::seed::{post, seed, version_of};
+use crate::harness::server::Server;
+use crate::harness::verdict::{Refusal, equal};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct Pair {
     pub(crate) theirs: Peer,
     /// The most of the machine that other programs took in a round that counts.
     pub(crate) foreign: f64,
+    /// Objects that the work began with, before scaling.
+    pub(crate) begins: usize,
     /// Objects that [`Self::fill`] wrote.
     filled: usize,
     _directory: tempfile::TempDir,
@@ -71,7 +73,7 @@ impl Peer {
     fn start(side: Side, data: PathBuf, reference: PathBuf) -> Self {
         let server = match side {
             Side::Ours => Server::start(&data, &[]),
-            Side::Theirs => Server::reference(&reference, &data),
+            Side::Theirs => Server::reference(&reference, &data, &[]),
         };
         Self { side, server, data, reference }
     }
@@ -146,7 +148,7 @@ impl Pair {
         for peer in [&ours, &theirs] {
             peer.server.ready(Instant::now()).await;
         }
-        Ok(Self { ours, theirs, foreign: 0.0, filled: 0, _directory: directory })
+        Ok(Self { ours, theirs, foreign: 0.0, begins: 0, filled: 0, _directory: directory })
     }
 
     /// Writes objects of 2 KiB to both until they hold `count`; `owner` makes a label of the number.

@@ -4,12 +4,12 @@ use std::io::Read as _;
 
 use futures::future::try_join_all;
 
-use crate::client::Client;
+use crate::harness::client::Client;
+use crate::harness::objects::BUCKETS;
+use crate::harness::scale::{note, repetitions, scaled, scaled_rounds};
+use crate::harness::verdict::{Better, Contents, Goal, Refusal, Row, contents, equal};
 use crate::measure::{Turn, rounds};
-use crate::objects::BUCKETS;
 use crate::pair::{Pair, Peer, Side};
-use crate::verdict::{Better, Contents, Goal, Refusal, Row, contents, equal};
-use crate::{note, repetitions, scaled, scaled_rounds};
 
 pub(crate) const OBJECTS: usize = 50_000;
 const ROUNDS: usize = 5;

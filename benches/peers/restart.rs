@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use futures::future::{try_join, try_join_all};
 use tokio::sync::Semaphore;
 
-use crate::client::Client;
+use crate::harness::client::Client;
+use crate::harness::objects::{EVENT_BYTES, object};
+use crate::harness::scale::{note, scaled, scaled_rounds};
+use crate::harness::seed::{post, version_of};
+use crate::harness::verdict::{Better, Goal, Refusal, Row};
 use crate::measure::rounds;
-use crate::objects::{EVENT_BYTES, object};
 use crate::pair::{Pair, Peer};
-use crate::seed::{post, version_of};
-use crate::verdict::{Better, Goal, Refusal, Row};
-use crate::{note, scaled, scaled_rounds};
 
 pub(crate) const OBJECTS: usize = 100_000;
 const MEMORY_ROUNDS: usize = 5;

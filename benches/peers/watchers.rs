@@ -2,12 +2,12 @@
 
 use futures::future::{try_join, try_join_all};
 
-use crate::client::Client;
+use crate::harness::client::Client;
+use crate::harness::objects::{EVENT_BYTES, object};
+use crate::harness::scale::{repetitions, scaled, scaled_rounds};
+use crate::harness::verdict::{Better, Goal, Refusal, Row};
 use crate::measure::{Turn, rounds};
-use crate::objects::{EVENT_BYTES, object};
 use crate::pair::{Pair, Peer, Side};
-use crate::verdict::{Better, Goal, Refusal, Row};
-use crate::{repetitions, scaled, scaled_rounds};
 
 const ROUNDS: usize = 5;
 /// Watchers of everything.
@@ -150,6 +150,6 @@ async fn read(clients: impl Iterator<Item = (&mut Client, usize)>) -> Result<(),
 
 /// Refuses unless both hold the same objects.
 async fn compare(pair: &Pair) -> Result<(), Refusal> {
-    let count = crate::verdict::contents(&pair.theirs.list("").await?)?.len();
+    let count = crate::harness::verdict::contents(&pair.theirs.list("").await?)?.len();
     pair.compare("what was written to the watched collection", count).await
 }

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use futures::future::{try_join, try_join_all};
 use tokio::time::sleep_until;
 
-use crate::client::Client;
+use crate::harness::client::Client;
+use crate::harness::objects::{EVENT_BYTES, OBJECT_BYTES, object};
+use crate::harness::scale::{full_scale, repetitions, scaled_rounds};
+use crate::harness::verdict::{Better, Goal, Refusal, Row, median, quantile};
 use crate::measure::{Turn, rounds};
-use crate::objects::{EVENT_BYTES, OBJECT_BYTES, object};
 use crate::pair::{Pair, Peer};
-use crate::verdict::{Better, Goal, Refusal, Row, median, quantile};
-use crate::{full_scale, repetitions, scaled_rounds};
 
 const ROUNDS: usize = 5;
 const WRITERS: usize = 64;
@@ -53,7 +53,7 @@ pub(crate) async fn creates(pair: &mut Pair) -> Result<Vec<Row>, Refusal> {
         Ok([median(&latencies)])
     })
     .await?;
-    let written = crate::verdict::contents(&pair.theirs.list("").await?)?.len();
+    let written = crate::harness::verdict::contents(&pair.theirs.list("").await?)?.len();
     pair.compare("what was created", written).await?;
     let [ours_rate, ours_cpu] = many.ours;
     let [theirs_rate, theirs_cpu] = many.theirs;
@@ -101,7 +101,7 @@ pub(crate) async fn latency(pair: &mut Pair) -> Result<Vec<Row>, Refusal> {
         Ok([median(&after), quantile(&after, 0.99), median(&whole), quantile(&whole, 0.99)])
     })
     .await?;
-    let written = crate::verdict::contents(&pair.theirs.list("").await?)?.len();
+    let written = crate::harness::verdict::contents(&pair.theirs.list("").await?)?.len();
     pair.compare("what was written under load", written).await?;
     let names = [
         ("acknowledged → event, p50", Some(Goal::Share(0.7))),

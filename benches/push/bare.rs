@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
-use crate::verdict::Refusal;
+use crate::harness::verdict::Refusal;
 
 /// As `storage/src/redb/tables.rs` has them.
 const REVS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revs");

@@ -4,15 +4,16 @@
 use std::time::Instant;
 
 use crate::bare::{Rows, failed};
-use crate::machine::{observed, undisturbed};
-use crate::note;
-use crate::objects::COLLECTION;
+use crate::harness::machine::{observed, undisturbed};
+use crate::harness::objects::COLLECTION;
+use crate::harness::run::within;
+use crate::harness::scale::note;
+use crate::harness::scale::{full_scale, scaled, scaled_rounds};
+use crate::harness::seed::{SEEDERS, seed};
+use crate::harness::server::{Server, cpu_seconds};
+use crate::harness::verdict::{Better, Goal, Refusal, Row, median, quiet};
 use crate::pusher::{Pushed, Script};
-use crate::seed::{SEEDERS, seed};
-use crate::server::{Server, cpu_seconds};
-use crate::stand::{OWNERS, Stand, within};
-use crate::verdict::{Better, Goal, Refusal, Row, median, quiet};
-use crate::{full_scale, scaled, scaled_rounds};
+use crate::stand::{OWNERS, Stand};
 
 pub(crate) const OBJECTS: usize = 100_000;
 const ROUNDS: usize = 5;

@@ -1,6 +1,7 @@
 //! What is measured here and stands on `docs/benchmarks/push.md` beside the numbers.
 
-use crate::report::{Page, Work};
+use crate::harness::report::{Page, Work};
+use crate::harness::seed::SEEDERS;
 use crate::{bare, initial};
 
 pub(crate) const PAGE: Page = Page {
@@ -11,6 +12,7 @@ pub(crate) const PAGE: Page = Page {
     columns: ["measured", "against"],
     legend: "What stands after the semicolon is what the figure is held against.
 Of a rate the ratio is the figure through what it is held against, of a time or size the other way round; where the goal begins with ≤ it is the part of it, or the bound itself.",
+    connections: || SEEDERS,
     versions: || vec![format!("bare redb: {}, the version that shardcache is built with", bare::version())],
     method: METHOD,
 };

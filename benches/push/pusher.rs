@@ -1,34 +1,20 @@
 //! A pusher whose frames are ready in memory, so that the server's speed is what is measured.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
-use futures::StreamExt;
-use http::Request;
-use http_body::Frame;
-use http_body_util::StreamBody;
-use hyper::body::Incoming;
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use shardcache_proxy::push::client::{ClientFrame, Hello, Sum, Upsert};
-use shardcache_proxy::push::lines::Lines;
 use shardcache_proxy::push::server::ServerFrame;
 use shardcache_storage::{KeyParts, TypeName, entry_digest};
-use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 
-use crate::seed::seeded;
-use crate::stand::{OWNERS, push_path};
-use crate::verdict::Refusal;
+use crate::harness::pusher::{Connection, Stream, ended, unexpected};
+use crate::harness::seed::seeded;
+use crate::harness::verdict::Refusal;
+use crate::stand::{OWNERS, SHARD};
 
 /// Bytes that are handed to the connection at once, as the replicator does.
 const PIECE_BYTES: usize = 256 << 10;
-/// Pieces that wait for the connection.
-const PIECES_WAITING: usize = 8;
-/// Bytes of one frame of the server.
-const LINE_MAX: usize = 1 << 20;
 /// What a frame counts against the window beside its bytes.
 const FRAME_COST: usize = 256;
 /// Number of the frame before the first object: after the hello and the sync's start.
@@ -55,12 +41,6 @@ pub(crate) struct Pushed {
     pub(crate) seconds: f64,
     /// Objects of each commit: acks of one commit tell the same version of the cache.
     pub(crate) batches: Vec<usize>,
-}
-
-/// An open push stream.
-struct Stream {
-    to: mpsc::Sender<Bytes>,
-    from: Lines<Incoming>,
 }
 
 impl Script {
@@ -105,17 +85,13 @@ impl Script {
 
     /// Pushes it into an empty cell.
     pub(crate) async fn push(&self, address: SocketAddr) -> Result<Pushed, Refusal> {
-        let mut connection = connect(address).await?;
+        let mut connection = Connection::open(address, SHARD).await?;
         let hello = Hello { holder: "bench".into(), instance: "bench".into(), ..Hello::default() };
-        let mut control = Stream::open(&mut connection, "").await?;
-        control.say(1, &ClientFrame::Hello(Box::new(hello.clone()))).await?;
-        control.welcome().await?;
-        control.say(2, &ClientFrame::Catalog(vec![TypeName::new("apis.kcp.io", "apiexports")])).await?;
-        control.hear().await?;
-        let query = "?group=apis.kcp.io&version=v1alpha2&resource=apiexports";
-        let mut stream = Stream::open(&mut connection, query).await?;
+        let types = vec![TypeName::new("apis.kcp.io", "apiexports")];
+        let _control = connection.control(hello.clone(), types).await?;
+        let mut stream = connection.stream("?group=apis.kcp.io&version=v1alpha2&resource=apiexports").await?;
         let hello = Hello { source: "bench".into(), source_head: self.objects as u64 + 1, ..hello };
-        stream.say(1, &ClientFrame::Hello(Box::new(hello))).await?;
+        stream.say(&ClientFrame::Hello(Box::new(hello))).await?;
         let window = stream.welcome().await?;
         self.run(&mut stream, window).await
     }
@@ -128,7 +104,7 @@ impl Script {
             let next = self.pieces.get(sent).filter(|piece| unacked == 0 || unacked + piece.cost <= window);
             tokio::select! {
                 biased;
-                frame = stream.from.next() => match frame_of(frame)? {
+                frame = stream.from.next() => match frame? {
                     ServerFrame::Ack { seq, cache_rv, .. } => {
                         while acked < sent && self.pieces[acked].seq <= seq {
                             unacked -= self.pieces[acked].cost;
@@ -170,69 +146,4 @@ impl Script {
 fn uid_of(object: &str) -> &str {
     let start = object.find(r#""uid":""#).map_or(0, |at| at + 7);
     &object[start..start + object[start..].find('"').unwrap_or(0)]
-}
-
-async fn connect(address: SocketAddr) -> Result<http2::SendRequest<RequestBody>, Refusal> {
-    let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-    let (sender, connection) = shaken.map_err(|error| broken(&error))?;
-    // Ends with the last stream.
-    tokio::spawn(async move { drop(connection.await) });
-    Ok(sender)
-}
-
-type RequestBody = StreamBody<futures::stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
-
-impl Stream {
-    async fn open(connection: &mut http2::SendRequest<RequestBody>, query: &str) -> Result<Self, Refusal> {
-        let (to, pieces) = mpsc::channel::<Bytes>(PIECES_WAITING);
-        let pieces = futures::stream::unfold(pieces, |mut pieces| async {
-            let piece = pieces.recv().await?;
-            Some((Ok(Frame::data(piece)), pieces))
-        });
-        let request = Request::post(format!("http://localhost{}{query}", push_path()))
-            .body(StreamBody::new(pieces.boxed()))
-            .map_err(|error| broken(&error))?;
-        let response = connection.send_request(request).await.map_err(|error| broken(&error))?;
-        if response.status() != 200 {
-            return Err(broken(&format!("{query}: {}", response.status())));
-        }
-        Ok(Self { to, from: Lines::new(response.into_body(), LINE_MAX) })
-    }
-
-    async fn say(&mut self, seq: u64, frame: &ClientFrame<'_>) -> Result<(), Refusal> {
-        let mut line = vec![];
-        frame.write(seq, &mut line);
-        self.to.send(line.into()).await.map_err(|_| ended())
-    }
-
-    async fn hear(&mut self) -> Result<ServerFrame, Refusal> {
-        frame_of(self.from.next().await)
-    }
-
-    /// The window that is granted.
-    async fn welcome(&mut self) -> Result<usize, Refusal> {
-        match self.hear().await? {
-            ServerFrame::Welcome { window, .. } => Ok(window as usize),
-            other => Err(unexpected(&other)),
-        }
-    }
-}
-
-fn frame_of<E: std::fmt::Display>(line: Result<Option<bytes::BytesMut>, E>) -> Result<ServerFrame, Refusal> {
-    let line = line.map_err(|error| broken(&error))?.ok_or_else(ended)?;
-    ServerFrame::read(&line).map_err(|error| broken(&error))
-}
-
-fn unexpected(frame: &ServerFrame) -> Refusal {
-    broken(&format!("the server said {frame:?}"))
-}
-
-fn ended() -> Refusal {
-    broken(&"the server ended the stream")
-}
-
-fn broken(problem: &dyn std::fmt::Display) -> Refusal {
-    Refusal::Client(std::io::Error::other(format!("push: {problem}")))
 }

@@ -3,16 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
-use crate::machine::undisturbed;
-use crate::note;
-use crate::objects::{COLLECTION, EVENT_BYTES, object};
-use crate::scaled_rounds;
-use crate::seed::post;
-use crate::server::Server;
-use crate::stand::{RESOURCE, SHARD, Stand, within};
+use crate::harness::client::Client;
+use crate::harness::machine::undisturbed;
+use crate::harness::objects::{COLLECTION, EVENT_BYTES, object};
+use crate::harness::run::within;
+use crate::harness::scale::note;
+use crate::harness::scale::scaled_rounds;
+use crate::harness::seed::post;
+use crate::harness::server::Server;
+use crate::harness::verdict::{Better, Goal, Refusal, Row};
+use crate::stand::{RESOURCE, SHARD, Stand};
 use crate::tap::{Resumed, Tap};
-use crate::verdict::{Better, Goal, Refusal, Row};
 
 const ROUNDS: usize = 5;
 /// The cache lets a shard be taken over once in this time.

@@ -2,21 +2,22 @@
 
 use std::time::Instant;
 
-use crate::client::Client;
-use crate::machine::{settled, undisturbed};
-use crate::note;
-use crate::objects::COLLECTION;
-use crate::scaled_rounds;
-use crate::server::Server;
-use crate::stand::{EMPTY_RESOURCE, RESOURCE, SHARD, Stand, within};
-use crate::verdict::{Better, Goal, Refusal, Row};
+use crate::harness::client::Client;
+use crate::harness::machine::{settled, undisturbed};
+use crate::harness::objects::COLLECTION;
+use crate::harness::run::within;
+use crate::harness::scale::note;
+use crate::harness::scale::scaled_rounds;
+use crate::harness::server::Server;
+use crate::harness::verdict::{Better, Goal, Refusal, Row};
+use crate::stand::{EMPTY_RESOURCE, RESOURCE, SHARD, Stand};
 
 const ROUNDS: usize = 3;
 
 pub(crate) async fn replicator(stand: &mut Stand) -> Result<Vec<Row>, Refusal> {
     // Another work may have left some more.
     let version = stand.source_version().await?;
-    let objects = crate::verdict::contents(&stand.source_list().await?)?.len();
+    let objects = crate::harness::verdict::contents(&stand.source_list().await?)?.len();
     let rounds = undisturbed(stand, scaled_rounds(ROUNDS), async |stand: &mut Stand, _| {
         let listed = listed(stand, objects).await?;
         stand.empty_cache().await?;

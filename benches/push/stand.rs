@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::client::Client;
-use crate::machine;
-use crate::objects::COLLECTION;
-use crate::seed::{seed, version_of};
-use crate::server::Server;
-use crate::verdict::{Refusal, equal};
+use crate::harness::client::Client;
+use crate::harness::machine;
+use crate::harness::objects::COLLECTION;
+use crate::harness::pusher::push_path;
+use crate::harness::run::within;
+use crate::harness::seed::{seed, version_of};
+use crate::harness::server::Server;
+use crate::harness::verdict::{Refusal, equal};
 
 /// The shard that is pushed.
 pub(crate) const SHARD: &str = "amber";
@@ -19,8 +21,6 @@ pub(crate) const RESOURCE: &str = "apis.kcp.io/v1alpha2/apiexports";
 pub(crate) const EMPTY_RESOURCE: &str = "apis.kcp.io/v1alpha1/apiconversions";
 /// Label values of the objects' owners.
 pub(crate) const OWNERS: usize = 1_000;
-/// Longest time for anything that is waited for: what takes longer hangs.
-const PATIENCE: Duration = Duration::from_mins(10);
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -52,7 +52,7 @@ impl Stand {
     /// Starts a source and fills it.
     pub(crate) async fn start(reference: &Path, objects: usize) -> Result<Self, Refusal> {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-        let source = Server::reference(reference, &directory.path().join("source"));
+        let source = Server::reference(reference, &directory.path().join("source"), &[]);
         source.ready(Instant::now()).await;
         let (cache, replicator) = (None, None);
         let mut stand = Self { source, cache, replicator, filled: 0, foreign: 0.0, caches: 0, directory };
@@ -129,7 +129,7 @@ impl Stand {
     /// What the cache says of the shard; nothing if nobody has pushed it.
     pub(crate) async fn status(&self) -> Result<Option<Value>, Refusal> {
         let mut client = Client::connect(self.cache().address).await?;
-        match client.fetch(&push_path()).await? {
+        match client.fetch(&push_path(SHARD)).await? {
             (200, body) => Ok(Some(serde_json::from_slice(&body).map_err(std::io::Error::from)?)),
             (404, _) => Ok(None),
             (code, body) => {
@@ -157,21 +157,7 @@ impl Stand {
     }
 }
 
-/// Where the shard is pushed, and where its status is.
-pub(crate) fn push_path() -> String {
-    format!("/services/cache/shards/{SHARD}/push")
-}
-
 /// The collection in the cache, as controllers read it.
 pub(crate) fn cached() -> String {
     format!("/services/cache/shards/*/clusters/*{COLLECTION}")
-}
-
-/// Refuses what takes too long.
-pub(crate) async fn within<T>(
-    what: &str,
-    waiting: impl Future<Output = Result<T, Refusal>>,
-) -> Result<T, Refusal> {
-    let late = || Refusal::Impossible(format!("{what}: not within {} s", PATIENCE.as_secs()));
-    tokio::time::timeout(PATIENCE, waiting).await.map_err(|_| late())?
 }

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use futures::future::try_join3;
 
-use crate::client::Client;
-use crate::machine::undisturbed;
-use crate::objects::{COLLECTION, EVENT_BYTES, object};
-use crate::seed::post;
-use crate::server::Server;
-use crate::stand::{RESOURCE, SHARD, Stand, cached, within};
-use crate::verdict::{Better, Goal, Refusal, Row, median, quantile};
-use crate::{note, repetitions, scaled_rounds};
+use crate::harness::client::Client;
+use crate::harness::machine::undisturbed;
+use crate::harness::objects::{COLLECTION, EVENT_BYTES, object};
+use crate::harness::run::within;
+use crate::harness::scale::{note, repetitions, scaled_rounds};
+use crate::harness::seed::post;
+use crate::harness::server::Server;
+use crate::harness::verdict::{Better, Goal, Refusal, Row, median, quantile};
+use crate::stand::{RESOURCE, SHARD, Stand, cached};
 
 const ROUNDS: usize = 5;
 const WRITES: usize = 300;

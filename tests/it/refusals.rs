@@ -1,7 +1,7 @@
-//! A run of `benches/peers` must refuse rather than report what it does not know.
+//! A run of a benchmark that writes a page must refuse rather than report what it does not know.
 
 #[expect(dead_code, reason = "only the harness itself is refused by the machine")]
-#[path = "../../benches/peers/verdict.rs"]
+#[path = "../../benches/harness/verdict.rs"]
 mod verdict;
 
 use verdict::{Better, FOREIGN_MAX, Goal, Refusal, Row, equal, quiet};

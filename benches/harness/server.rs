@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
+use super::client::Client;
 
 /// Of `/proc`: ticks per second, the same on every Linux that runs this.
 pub(crate) const TICKS: f64 = 100.0;
@@ -26,9 +26,9 @@ impl Server {
     }
 
     /// Starts the apiserver of `tests/reference`; returns when it serves every type.
-    pub(crate) fn reference(binary: &Path, data: &Path) -> Self {
+    pub(crate) fn reference(binary: &Path, data: &Path, flags: &[&str]) -> Self {
         let mut command = Command::new(binary);
-        command.args(["-listen", "127.0.0.1:0", "-data-dir"]).arg(data);
+        command.args(["-listen", "127.0.0.1:0", "-data-dir"]).arg(data).args(flags);
         Self::spawn(command)
     }
 

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use futures::future::try_join_all;
 
-use crate::client::Client;
-use crate::objects::{OBJECT_BYTES, object};
-use crate::verdict::Refusal;
+use super::client::Client;
+use super::objects::{OBJECT_BYTES, object};
+use super::verdict::Refusal;
 
 /// Connections that fill a store.
 pub(crate) const SEEDERS: usize = 64;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::server::{TICKS, cpu_seconds};
-use crate::verdict::{FOREIGN_MAX, Refusal, quiet};
-use crate::{full_scale, note};
+use super::scale::{full_scale, note};
+use super::server::{TICKS, cpu_seconds};
+use super::verdict::{FOREIGN_MAX, Refusal, quiet};
 
 /// How long a round waits for a quiet moment, and how long such a moment is.
 const QUIET_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -124,4 +124,20 @@ fn busy_seconds() -> f64 {
     // user nice system idle iowait irq softirq steal
     let at = |index: usize| ticks.get(index).copied().unwrap_or(f64::NAN);
     (at(0) + at(1) + at(2) + at(7)) / TICKS
+}
+
+/// Lets this process, and the servers that it starts, hold so many connections.
+pub(crate) fn allow_open_files(connections: usize) -> Result<(), Refusal> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    /// What is open beside them.
+    const OTHERS: usize = 1_000;
+    let needed = (connections + OTHERS) as u64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|maximum| maximum < needed) {
+        return Err(Refusal::Impossible(format!(
+            "this machine allows {limit:?} open files, {connections} connections need {needed}"
+        )));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+        .map_err(|error| Refusal::Client(error.into()))
 }

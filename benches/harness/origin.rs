@@ -7,9 +7,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::client::Client;
-use crate::server::Server;
-use crate::verdict::Refusal;
+use super::client::Client;
+use super::server::Server;
+use super::verdict::Refusal;
 
 /// Machine and programs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ impl Origin {
     pub(crate) async fn gather(reference: &Path) -> Result<Self, Refusal> {
         let ours = env!("CARGO_BIN_EXE_shardcache");
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-        let server = Server::reference(reference, &directory.path().join("data"));
+        let server = Server::reference(reference, &directory.path().join("data"), &[]);
         server.ready(Instant::now()).await;
         let version = Client::connect(server.address).await?.get("/version").await?;
         let version: serde_json::Value = serde_json::from_slice(&version).map_err(std::io::Error::from)?;

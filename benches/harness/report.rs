@@ -6,9 +6,9 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-use crate::origin::Origin;
-use crate::verdict::{FOREIGN_MAX, Goal, Refusal, Row, SPREAD_MAX, median};
-use crate::{PAGE, full_scale, note, print, scaled};
+use super::origin::Origin;
+use super::scale::{full_scale, note, print, scaled};
+use super::verdict::{FOREIGN_MAX, Goal, Refusal, Row, SPREAD_MAX, median};
 
 /// What is measured, and what stands on its page beside the numbers.
 pub(crate) struct Page {
@@ -22,6 +22,8 @@ pub(crate) struct Page {
     pub(crate) columns: [&'static str; 2],
     /// How to read the table.
     pub(crate) legend: &'static str,
+    /// The most connections that a process has at once.
+    pub(crate) connections: fn() -> usize,
     /// Versions of what else was measured, a line each.
     pub(crate) versions: fn() -> Vec<String>,
     /// How it was measured, and what a run refuses; with the bounds in place of `{spread}` and `{foreign}`.
@@ -55,31 +57,31 @@ impl Outcome {
     }
 
     /// Writes it where the page is made from, unless it is of a smaller scale.
-    pub(crate) fn keep(&self) -> Result<(), Refusal> {
+    pub(crate) fn keep(&self, page: &Page) -> Result<(), Refusal> {
         if !full_scale() {
             return Ok(());
         }
-        let path = kept(&self.work);
+        let path = kept(page, &self.work);
         std::fs::create_dir_all(path.parent().expect("it is in a directory"))?;
         std::fs::write(path, serde_json::to_vec_pretty(self).map_err(std::io::Error::from)?)?;
         Ok(())
     }
 }
 
-fn kept(work: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(PAGE.name).join(format!("{work}.json"))
+fn kept(page: &Page, work: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(page.name).join(format!("{work}.json"))
 }
 
 /// Writes the page from the results of this origin; it says which works have none.
-pub(crate) fn write(origin: &Origin) -> Result<(), Refusal> {
+pub(crate) fn write(page: &Page, origin: &Origin) -> Result<(), Refusal> {
     if !full_scale() {
         print("SCALED DOWN: times are not judged, nothing is kept or written.");
         return Ok(());
     }
     let mut outcomes = vec![];
     let mut missing = vec![];
-    for work in PAGE.works {
-        let read = std::fs::read(kept(work.name)).ok();
+    for work in page.works {
+        let read = std::fs::read(kept(page, work.name)).ok();
         match read.and_then(|bytes| serde_json::from_slice::<Outcome>(&bytes).ok()) {
             Some(outcome) if outcome.origin == *origin => outcomes.push(outcome),
             _ => missing.push(work.name),
@@ -89,18 +91,19 @@ pub(crate) fn write(origin: &Origin) -> Result<(), Refusal> {
         print("Not written: there is no result of these programs on this machine.");
         return Ok(());
     }
-    let path = format!("docs/benchmarks/{}.md", PAGE.name);
-    std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(&path), page(&outcomes, &missing, origin)?)?;
+    let path = format!("docs/benchmarks/{}.md", page.name);
+    let text = text(page, &outcomes, &missing, origin)?;
+    std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(&path), text)?;
     note(&format!("{path} is written"));
     Ok(())
 }
 
-fn page(outcomes: &[Outcome], missing: &[&str], origin: &Origin) -> Result<String, Refusal> {
+fn text(page: &Page, outcomes: &[Outcome], missing: &[&str], origin: &Origin) -> Result<String, Refusal> {
     let rows = || outcomes.iter().flat_map(|outcome| &outcome.rows).filter_map(Row::met);
     let since = UNIX_EPOCH.elapsed().map_err(|error| Refusal::Impossible(error.to_string()))?;
-    let mut text = format!("# {}\n\n", PAGE.title);
+    let mut text = format!("# {}\n\n", page.title);
     let mut say = |line: &str| writeln!(text, "{line}").map_err(|_| std::io::Error::other("out of memory"));
-    say(&format!("Written by `{}`; no number here was typed by hand.", PAGE.command))?;
+    say(&format!("Written by `{}`; no number here was typed by hand.", page.command))?;
     say(&format!(
         "Measured on {}; {} of {} goals met.",
         day(since.as_secs()),
@@ -114,20 +117,20 @@ fn page(outcomes: &[Outcome], missing: &[&str], origin: &Origin) -> Result<Strin
         ))?;
     }
     say("")?;
-    say(&table(outcomes))?;
+    say(&table(page, outcomes))?;
     say("Medians, with the smallest and the largest round in parentheses.")?;
-    say(&format!("{}\n", PAGE.legend))?;
+    say(&format!("{}\n", page.legend))?;
     say("## Machine and versions\n")?;
     say(&format!("- machine: {}; servers and clients share it", origin.machine))?;
     let foreign = outcomes.iter().map(|outcome| outcome.foreign).fold(0.0, f64::max);
     say(&format!("- other programs took at most {} of its time in a round that counts", number(foreign)))?;
     say(&format!("- shardcache: {}; binary {}", origin.ours, origin.ours_binary))?;
     say(&format!("- reference: {}; binary {}", origin.theirs, origin.theirs_binary))?;
-    for version in (PAGE.versions)() {
+    for version in (page.versions)() {
         say(&format!("- {version}"))?;
     }
     say("")?;
-    say(&PAGE
+    say(&page
         .method
         .replace("{spread}", &SPREAD_MAX.to_string())
         .replace("{foreign}", &FOREIGN_MAX.to_string()))?;
@@ -135,11 +138,11 @@ fn page(outcomes: &[Outcome], missing: &[&str], origin: &Origin) -> Result<Strin
 }
 
 /// All rows as a markdown table.
-pub(crate) fn table(outcomes: &[Outcome]) -> String {
-    let [ours, theirs] = PAGE.columns;
+pub(crate) fn table(page: &Page, outcomes: &[Outcome]) -> String {
+    let [ours, theirs] = page.columns;
     let mut text = format!("| work | {ours} | {theirs} | ratio | goal | |\n|---|---|---|---|---|---|\n");
     for outcome in outcomes {
-        let title = PAGE.works.iter().find(|work| work.name == outcome.work).map_or("", |work| work.title);
+        let title = page.works.iter().find(|work| work.name == outcome.work).map_or("", |work| work.title);
         for (at, row) in outcome.rows.iter().enumerate() {
             let before = if at == 0 { format!("**{title}**: ") } else { "… ".into() };
             let line = format!(
