@@ -54,10 +54,16 @@ func newServer(s settings, listener net.Listener, store *etcd) (*server, error) 
 	if err != nil {
 		return nil, err
 	}
+	storages := options.NewCRDRESTOptionsGetter(*o.RecommendedOptions.Etcd, generic.ResourceTransformers, generic.StorageObjectCountTracker)
+	asked := http.NotFoundHandler()
+	if !s.watchCache {
+		known := withProgress(storages)
+		storages, asked = known, known
+	}
 	config := &apiserver.Config{
 		GenericConfig: generic,
 		ExtraConfig: apiserver.ExtraConfig{
-			CRDRESTOptionsGetter: options.NewCRDRESTOptionsGetter(*o.RecommendedOptions.Etcd, generic.ResourceTransformers, generic.StorageObjectCountTracker),
+			CRDRESTOptionsGetter: storages,
 			ServiceResolver:      webhook.NewDefaultServiceResolver(),
 			AuthResolverWrapper:  webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, generic.LoopbackClientConfig, noop.NewTracerProvider()),
 		},
@@ -71,6 +77,7 @@ func newServer(s settings, listener net.Listener, store *etcd) (*server, error) 
 	}
 	kube := extensions.GenericAPIServer
 	kube.Handler.NonGoRestfulMux.HandleFunc("/reference/compact", compaction(store))
+	kube.Handler.NonGoRestfulMux.Handle("/reference/progress", asked)
 	return &server{kube: kube, listener: listener, tls: s.tls}, nil
 }
 
