@@ -24,9 +24,9 @@ use super::source::{Page, SourceError, WatchLine, WatchLines, watch_error};
 
 /// How often the stream says how far it is while it moves.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
-/// How often it does while nothing moves, in such times: the control stream says that we are there, this
-/// only that the stream is, which the cache ends after a minute of silence.
-const STILL_EVERY: u32 = 6;
+/// How often it does while nothing moves and no barrier is answered: the control stream says that we are
+/// there, this only that the stream is, which the cache ends after a minute of silence. Looked at with the above.
+const STILL_EVERY: Duration = Duration::from_secs(30);
 /// Pause before everything is listed again when that did not help the last time.
 const RESYNC_PAUSE: Duration = Duration::from_secs(5);
 /// Pause before the source is asked again after it failed; twice as long each time, up to the longest.
@@ -39,8 +39,8 @@ pub(super) struct Session<'c> {
     pusher: Pusher,
     feed: Feed,
     kind: String,
-    /// How often in a row nothing was said of the position, because it had not moved.
-    still: u32,
+    /// When the stream last said where it is.
+    said: Instant,
     /// The newest barrier, until it is answered. Its answer is one to those before it.
     barrier: Option<Barrier>,
     /// The version that it asks for, while that is read.
@@ -69,7 +69,7 @@ impl<'c> Session<'c> {
             pusher,
             feed,
             kind,
-            still: 0,
+            said: Instant::now(),
             barrier: None,
             head: None,
             direct: None,
@@ -156,9 +156,9 @@ impl<'c> Session<'c> {
 
     /// Says how far the stream is, if that is another place than before, or was long ago.
     fn sign(&mut self) {
-        self.still += 1;
-        if (self.pusher.has_moved() || self.still >= STILL_EVERY) && self.pusher.progress(None) {
-            self.still = 0;
+        let is_due = self.pusher.has_moved() || self.said.elapsed() >= STILL_EVERY;
+        if is_due && self.pusher.progress(None) {
+            self.said = Instant::now();
         }
     }
 
@@ -182,6 +182,7 @@ impl<'c> Session<'c> {
     fn confirm(&mut self) {
         let Some(Barrier { id, since, head: Some(head), provider, .. }) = self.barrier else { return };
         if self.pusher.position() >= head && self.pusher.progress(Some((id, provider))) {
+            self.said = Instant::now();
             self.cell.report.confirmed(provider, since.elapsed());
             (self.barrier, self.direct) = (None, None);
             (self.rolling, self.newest) = (None, None);

@@ -271,6 +271,18 @@ async fn a_stream_says_where_it_is_when_it_moves_and_seldom_otherwise() {
     assert!((11..=13).contains(&told.len()), "every 5 s: {told:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_answers_barriers_says_nothing_else_while_nothing_moves() {
+    let (_stub, mut cache) = following().await;
+    for _ in 0..20 {
+        // As often as the cache asks by itself.
+        assert_eq!(cache.confirmed().await, (103, Watch, Duration::ZERO));
+        let told = cache.read_for(29 * S).await;
+        assert_eq!(told, [], "the answer was a sign of life");
+    }
+    assert_eq!(cache.read_for(10 * S).await, [Told::Progress(103)]);
+}
+
 /// A step of what source, network and readers do.
 #[derive(Clone, Debug)]
 enum Step {
