@@ -11,6 +11,7 @@ use shardcache_proxy::freshness::clock::{Clock, Instant, Reading};
 use shardcache_proxy::metrics::labels::ByCell;
 use shardcache_proxy::service::ApiConfig;
 use shardcache_storage::{Push, RosterChange, Store};
+use tempfile::TempDir;
 
 use super::pusher::{Door, Pusher};
 use super::source::Source;
@@ -59,6 +60,14 @@ pub(super) fn setting(hands: &Hands) -> Setting {
     };
     let default = Setting::default();
     Setting { api: ApiConfig { freshness, ..default.api }, ..default }
+}
+
+/// A server in a directory that goes with it, and the hands of its clock.
+pub(super) async fn scene() -> (TempDir, Hands, Stand) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let hands = Hands::default();
+    let stand = Stand::open(directory.path(), &setting(&hands)).await;
+    (directory, hands, stand)
 }
 
 /// Answers the next barrier, after everything that is given was sent.
@@ -119,8 +128,7 @@ pub(super) async fn get(wire: &Wire, source: &Source, query: &str) -> Answer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b097_d38_a_read_of_one_shard_has_every_write_that_its_source_completed_before() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let stand = Stand::open(directory.path(), &setting(&Hands::default())).await;
+    let (_directory, _, stand) = scene().await;
     let mut source = Source::exports("amber").with(&["a"]);
     let mut pusher = live(&stand, &source).await;
     for wire in stand.wires() {
@@ -148,8 +156,7 @@ async fn b097_d38_a_read_of_one_shard_has_every_write_that_its_source_completed_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b097_d41_a_paused_pusher_fails_reads_honestly_and_stale_reads_never() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let stand = Stand::open(directory.path(), &setting(&Hands::default())).await;
+    let (_directory, _, stand) = scene().await;
     let mut source = Source::exports("amber").with(&["a"]);
     let mut pusher = live(&stand, &source).await;
     for wire in stand.wires() {
@@ -208,9 +215,7 @@ async fn b097_d38_a_thousand_reads_cost_their_source_two() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d37_bounded_reads_use_what_was_confirmed_before() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let hands = Hands::default();
-    let stand = Stand::open(directory.path(), &setting(&hands)).await;
+    let (_directory, hands, stand) = scene().await;
     let source = Source::exports("amber").with(&["a"]);
     let mut pusher = live(&stand, &source).await;
     let wire = stand.wire();
@@ -279,8 +284,7 @@ async fn b029_b095_d40_a_shard_that_is_away_is_served_with_its_age_and_fails_fre
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d42_a_first_sync_that_is_not_over_is_not_shown() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let stand = Stand::open(directory.path(), &setting(&Hands::default())).await;
+    let (_directory, _, stand) = scene().await;
     let source = Source::exports("amber").with(&["a", "b"]);
     let door = Door::http2(&stand).await;
     let (mut control, _) = door.control("amber", "i1").await;
@@ -325,9 +329,7 @@ async fn d42_a_first_sync_that_is_not_over_is_not_shown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b112_d44_a_machine_that_stood_still_claims_nothing_until_it_has_asked() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let hands = Hands::default();
-    let stand = Stand::open(directory.path(), &setting(&hands)).await;
+    let (_directory, hands, stand) = scene().await;
     let source = Source::exports("amber").with(&["a"]);
     let mut pusher = live(&stand, &source).await;
     let wire = stand.wire();
@@ -343,9 +345,7 @@ async fn b112_d44_a_machine_that_stood_still_claims_nothing_until_it_has_asked()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d43_bookmarks_say_how_complete_and_how_old_a_view_is() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let hands = Hands::default();
-    let stand = Stand::open(directory.path(), &setting(&hands)).await;
+    let (_directory, hands, stand) = scene().await;
     let source = Source::exports("amber").with(&["a"]);
     let pusher = live(&stand, &source).await;
     let query =
@@ -382,8 +382,7 @@ pub(super) fn bookmarks(watch: &Answer) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_asked_wrongly_is_refused_by_name() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let stand = Stand::open(directory.path(), &setting(&Hands::default())).await;
+    let (_directory, _, stand) = scene().await;
     let source = Source::exports("amber").with(&["a"]);
     let pusher = live(&stand, &source).await;
     let wire = stand.wire();

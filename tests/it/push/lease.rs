@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use shardcache_storage::{Push, RosterChange, Store};
 
-use super::fresh::{Hands, header, names, refusal, setting, unconfirmed};
+use super::fresh::{Hands, header, names, refusal, scene, setting, unconfirmed};
 use super::pusher::Door;
 use super::source::Source;
 use crate::harness::{collection, eventually};
@@ -134,9 +134,7 @@ fn everywhere(source: &Source) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d42_a_shard_that_only_writes_by_requests_opens_the_gate_once_it_says_that_all_is_written() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let hands = Hands::default();
-    let stand = Stand::open(directory.path(), &setting(&hands)).await;
+    let (_directory, _, stand) = scene().await;
     seeded(&stand, &["amber"]).await;
     let mut shard = Shard::new(stand.wire(), Source::exports("amber").with(&["a", "b"]));
     let all = everywhere(&shard.source);
@@ -169,9 +167,7 @@ async fn d42_a_shard_that_only_writes_by_requests_opens_the_gate_once_it_says_th
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d39_heartbeats_make_nothing_younger() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let hands = Hands::default();
-    let stand = Stand::open(directory.path(), &setting(&hands)).await;
+    let (_directory, hands, stand) = scene().await;
     let mut shard = Shard::new(stand.wire(), Source::exports("amber").with(&["a"]));
     shard.begin().await;
     let path = shard.source.collection();
@@ -265,8 +261,7 @@ async fn d38_a_read_waits_for_what_the_shard_reads_after_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_lease_may_not_say_is_refused_and_changes_nothing() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let stand = Stand::open(directory.path(), &setting(&Hands::default())).await;
+    let (_directory, _, stand) = scene().await;
     // Birch pushes; amber does not.
     let birch = Source::exports("birch").with(&["x"]);
     let door = Door::http2(&stand).await;
@@ -332,8 +327,7 @@ async fn what_a_lease_may_not_say_is_refused_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_should_have_been_here_takes_the_lease_away() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let stand = Stand::open(directory.path(), &setting(&Hands::default())).await;
+    let (_directory, _, stand) = scene().await;
     seeded(&stand, &["amber"]).await;
     let mut shard = Shard::new(stand.wire(), Source::exports("amber").with(&["a"]));
     shard.begin().await;
@@ -413,9 +407,7 @@ async fn after_a_restart_what_was_said_is_known_and_how_old_it_is_is_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d44_a_machine_that_stood_still_forgets_when_leases_were_renewed() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let hands = Hands::default();
-    let stand = Stand::open(directory.path(), &setting(&hands)).await;
+    let (_directory, hands, stand) = scene().await;
     let mut shard = Shard::new(stand.wire(), Source::exports("amber").with(&["a"]));
     shard.begin().await;
     let path = shard.source.collection();
@@ -432,8 +424,7 @@ async fn d44_a_machine_that_stood_still_forgets_when_leases_were_renewed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_that_begins_to_push_speaks_by_its_pusher() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let stand = Stand::open(directory.path(), &setting(&Hands::default())).await;
+    let (_directory, _, stand) = scene().await;
     seeded(&stand, &["amber"]).await;
     let mut shard = Shard::new(stand.wire(), Source::exports("amber").with(&["a"]));
     shard.begin().await;

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::json;
 use shardcache_storage::{Push, RosterChange, Store};
 
-use super::fresh::{Hands, answer, get, setting};
+use super::fresh::{answer, get, scene, setting};
 use super::pusher::{Door, Pusher};
 use super::source::Source;
 use crate::stand::Stand;
@@ -69,9 +69,7 @@ async fn two(stand: &Stand, door: &Door, sources: &[Source; 2]) -> [Pusher; 2] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b110_a_standstill_shows_in_the_metrics_and_outlasts_a_restart() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let hands = Hands::default();
-    let stand = Stand::open(directory.path(), &setting(&hands)).await;
+    let (directory, hands, stand) = scene().await;
     let sources = [Source::exports("amber").with(&["a"]), Source::exports("onyx").with(&["b"])];
     let (door, wire) = (Door::http2(&stand).await, stand.wire());
     let [gone, mut paused] = two(&stand, &door, &sources).await;
@@ -137,8 +135,7 @@ async fn b110_a_standstill_shows_in_the_metrics_and_outlasts_a_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn scrapes_at_one_moment_do_not_get_into_each_others_way() {
     const TYPES: usize = 300;
-    let directory = tempfile::tempdir().expect("a directory");
-    let stand = Stand::open(directory.path(), &setting(&Hands::default())).await;
+    let (_directory, _, stand) = scene().await;
     let door = Door::http2(&stand).await;
     let (mut control, _) = door.control("amber", "i1").await;
     let types: Vec<_> =

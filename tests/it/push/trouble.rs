@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::fresh::{Hands, bookmarks, get, header, live, live_through, names};
-use super::fresh::{refusal, setting, unconfirmed};
+use super::fresh::{refusal, scene, setting, unconfirmed};
 use super::pusher::{Door, Pusher, ends};
 use super::source::Source;
 use crate::harness::eventually;
@@ -136,9 +136,7 @@ async fn d40_a_line_that_is_dead_without_a_word_is_given_up_and_nobody_waits_for
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d40_a_pusher_that_lives_and_answers_no_barrier_is_lagging_after_90_seconds() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let hands = Hands::default();
-    let stand = Stand::open(directory.path(), &setting(&hands)).await;
+    let (_directory, hands, stand) = scene().await;
     let mut source = Source::exports("amber").with(&["a"]);
     let mut pusher = live(&stand, &source).await;
     let wire = stand.wire();
@@ -207,8 +205,7 @@ async fn d43_a_read_that_waited_for_the_end_of_a_sync_is_not_warned_of_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d41_the_clients_own_deadline_is_answered_as_the_servers_is() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let stand = Stand::open(directory.path(), &setting(&Hands::default())).await;
+    let (_directory, _, stand) = scene().await;
     let source = Source::exports("amber").with(&["a"]);
     let pusher = live(&stand, &source).await;
     for wire in stand.wires() {
@@ -256,9 +253,7 @@ async fn d41_kube_tells_its_caller_once_what_it_was_told_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn d44_after_an_hour_of_suspension_no_age_is_below_an_hour_until_a_barrier_is_answered() {
     const HOUR: u64 = 3_600;
-    let directory = tempfile::tempdir().expect("a directory");
-    let hands = Hands::default();
-    let stand = Stand::open(directory.path(), &setting(&hands)).await;
+    let (_directory, hands, stand) = scene().await;
     let source = Source::exports("amber").with(&["a"]);
     let mut pusher = live(&stand, &source).await;
     let wire = stand.wire();
@@ -310,9 +305,7 @@ async fn d44_after_an_hour_of_suspension_no_age_is_below_an_hour_until_a_barrier
 /// Paused by its host, a machine's boot clock has stood still: what was asked before, nobody knows when.
 #[tokio::test(flavor = "multi_thread")]
 async fn d44_a_barrier_that_a_jump_of_the_clocks_overtook_proves_nothing() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let hands = Hands::default();
-    let stand = Stand::open(directory.path(), &setting(&hands)).await;
+    let (_directory, hands, stand) = scene().await;
     let source = Source::exports("amber").with(&["a"]);
     let mut pusher = live(&stand, &source).await;
     let wire = stand.wire();
