@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use http_body::Body as HttpBody;
-use shardcache_storage::{Push, Verdict};
+use shardcache_storage::{Push, Pushed, Verdict};
 
 use super::client::{self, ClientFrame};
 use super::end::{End, check_seq, draining, fenced, replaced, silent};
@@ -69,6 +69,7 @@ impl Control<'_> {
                 if pushed.verdict != Verdict::Done {
                     return Err(fenced(&pushed));
                 }
+                self.shown(&pushed).await?;
                 pushed.version
             }
             ClientFrame::Progress { at: None, barrier: None, .. } => {
@@ -81,5 +82,17 @@ impl Control<'_> {
             _ => return Err(ApiError::bad_request("type: not on a control stream").into()),
         };
         Ok(ServerFrame::Ack { seq, position: None, cache_rv: version.to_string() })
+    }
+
+    /// Waits until readers see a catalog: it has no event that would say so.
+    async fn shown(&self, pushed: &Pushed) -> Result<(), ApiError> {
+        let shown = self.api.cache.showing(|snapshot| {
+            let seen = snapshot.state.tenure(&self.shard);
+            seen.is_some_and(|seen| seen.term > self.term || seen.catalog == pushed.tenure.catalog)
+        });
+        tokio::time::timeout(self.api.config.request_timeout, shown)
+            .await
+            .map_err(|_| ApiError::timeout("the catalog is not shown yet", 1))?;
+        Ok(())
     }
 }

@@ -37,7 +37,10 @@ struct Seen {
 impl Informer {
     fn start(stand: &Stand, strategy: InitialListStrategy) -> (Self, JoinHandle<()>) {
         let url = format!("{}/services/cache/shards/*/clusters/*", stand.base());
-        let config = kube::Config::new(url.parse().expect("a URL"));
+        let mut config = kube::Config::new(url.parse().expect("a URL"));
+        // The 429 of a server that is going would be repeated at longer and longer intervals, long after the
+        // next one has come.
+        config.default_retry = false;
         let client = kube::Client::try_from(config).expect("no TLS is needed");
         let informer = Self::default();
         let seen = informer.clone();
