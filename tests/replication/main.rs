@@ -97,6 +97,7 @@ async fn b016_the_cache_equals_its_sources_whatever_was_killed() {
     run.the_cache_is_killed().await;
     run.a_source_is_killed().await;
     run.leaders_hand_over().await;
+    run.sources_without_a_pusher_are_asked_themselves().await;
     run.history_is_compacted_meanwhile().await;
     run.a_source_is_wiped().await;
     run.end().await;
@@ -267,6 +268,39 @@ impl Run {
         churn.more(50).await;
         self.stop(churn).await;
         self.check("leaders hand over").await;
+    }
+
+    /// Nobody pushes. As long as nothing happens in a type the cache learns so from the source itself; what
+    /// has happened is not shown before it was pushed.
+    async fn sources_without_a_pusher_are_asked_themselves(&mut self) {
+        for replica in self.stand.replicas.as_flattened_mut() {
+            replica.terminate().await;
+        }
+        let cache = &self.stand.cache_server;
+        let fresh = async |at: usize, kind: &view::Kind| {
+            view::list(cache, &place(SHARDS[at]), kind, None, "?freshness=source").await
+        };
+        let confirmed = "shardcache_freshness_probes_total{outcome=\"confirmed\"}";
+        for (at, shard) in SHARDS.iter().enumerate() {
+            let mut before = Vec::new();
+            for kind in &KINDS {
+                let what = "a source without a pusher confirms its copy";
+                before.push(eventually(what, async || fresh(at, kind).await).await);
+            }
+            let [changed, idle] = &KINDS;
+            churn::create(&self.stand.sources[at], changed, "not-pushed").await;
+            // The source has gone on, and the idle type has not.
+            let probes = cache.metric(confirmed).await.expect("it runs");
+            let what = "it confirms what is idle";
+            assert_eq!(eventually(what, async || fresh(at, idle).await).await, before[1], "{shard}");
+            assert!(cache.metric(confirmed).await.expect("it runs") > probes, "{shard} was asked");
+            let refusal = fresh(at, changed).await.expect_err("it is not the source's newest state");
+            assert!(refusal.contains("ServerTimeout") && refusal.contains("its API was asked"), "{refusal}");
+        }
+        for replica in self.stand.replicas.as_flattened_mut() {
+            replica.start();
+        }
+        self.check("sources without a pusher are asked themselves").await;
     }
 
     /// Nobody pushes while objects are deleted, and nobody can learn afterwards by which events.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::{Value, json};
+
 use crate::churn::Source;
 use crate::eventually;
 use crate::process::Process;
@@ -29,10 +31,6 @@ impl Stand {
         let root = directory.path();
         let data = |name: &str| root.join(name).display().to_string();
         let ours = Path::new(env!("CARGO_BIN_EXE_shardcache"));
-        let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", &data("cache")];
-        let arguments = arguments.iter().chain(flags).map(|argument| (*argument).to_owned()).collect();
-        let mut cache = Process::new("cache", ours, arguments, root);
-        let cache_server = Server::new(cache.listen("--listen").await);
         let mut references = SHARDS.map(|shard| {
             // The first has no watch cache: what is compacted is gone at once, and it has no streaming lists.
             let cached = format!("-watch-cache={}", shard != SHARDS[0]);
@@ -43,6 +41,14 @@ impl Stand {
         let (amber, onyx) = tokio::join!(amber.listen("-listen"), onyx.listen("-listen"));
         let sources = [(SHARDS[0], amber), (SHARDS[1], onyx)]
             .map(|(shard, base)| Source { shard, server: Server::new(base) });
+        let kubeconfig = data("kubeconfig");
+        std::fs::write(&kubeconfig, contexts(&sources).to_string()).expect("written");
+        let probe = ["--direct-probe", &kubeconfig];
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", &data("cache")];
+        let arguments = arguments.iter().chain(flags).chain(&probe);
+        let arguments = arguments.map(|argument| (*argument).to_owned()).collect();
+        let mut cache = Process::new("cache", ours, arguments, root);
+        let cache_server = Server::new(cache.listen("--listen").await);
         let replicas = [0, 1].map(|at| {
             [0, 1].map(|number| {
                 let source: &Source = &sources[at];
@@ -126,6 +132,19 @@ impl Stand {
         let panics = self.panics();
         assert!(panics.is_empty(), "{panics:?}");
     }
+}
+
+/// A kubeconfig with a context for each source. JSON is YAML.
+fn contexts(sources: &[Source]) -> Value {
+    let of = |entry: &dyn Fn(&Source) -> Value| sources.iter().map(entry).collect::<Vec<_>>();
+    json!({
+        "apiVersion": "v1", "kind": "Config",
+        "clusters": of(&|source| json!({"name": source.shard, "cluster": {"server": source.server.base}})),
+        "users": of(&|source| json!({"name": source.shard, "user": {}})),
+        "contexts": of(&|source| {
+            json!({"name": source.shard, "context": {"cluster": source.shard, "user": source.shard}})
+        }),
+    })
 }
 
 impl Drop for Stand {
