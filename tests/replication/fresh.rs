@@ -64,7 +64,7 @@ impl Run {
         let file = roster.path().join("roster");
         std::fs::write(&file, SHARDS.join("\n")).expect("written");
         let flags = ["--roster", file.to_str().expect("text")];
-        let mut stand = Stand::start(&reference, false, &flags).await;
+        let mut stand = Stand::start(&reference, false, false, &flags).await;
         let truth = Arc::new(Truth::default());
         let court = Court::new(&stand.cache_server, &truth);
         for source in &stand.sources {

@@ -138,7 +138,7 @@ impl Run {
         let seed = seed();
         let began = Instant::now();
         // Informers of one shard list while its source is down, and one source takes longer than a read waits.
-        let stand = Stand::start(&reference, elects, &["--unset-rv-concrete", "store"]).await;
+        let stand = Stand::start(&reference, elects, true, &["--unset-rv-concrete", "store"]).await;
         let cache = &stand.cache_server;
         let (lists, streams) = (watcher::Config::default, || watcher::Config::default().streaming_lists());
         let informers = KINDS.iter().flat_map(|kind| {

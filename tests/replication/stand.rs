@@ -25,8 +25,9 @@ pub(crate) struct Stand {
 }
 
 impl Stand {
-    /// Starts the servers, and no replicator; whether those elect a leader, and what the cache is told.
-    pub(crate) async fn start(reference: &Path, elects: bool, flags: &[&str]) -> Self {
+    /// Starts the servers, and no replicator; whether those elect a leader, whether the cache may ask the
+    /// sources itself, and what else it is told.
+    pub(crate) async fn start(reference: &Path, elects: bool, probes: bool, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let root = directory.path();
         let data = |name: &str| root.join(name).display().to_string();
@@ -45,7 +46,8 @@ impl Stand {
         std::fs::write(&kubeconfig, contexts(&sources).to_string()).expect("written");
         let probe = ["--direct-probe", &kubeconfig];
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", &data("cache")];
-        let arguments = arguments.iter().chain(flags).chain(&probe);
+        let probe = if probes { &probe[..] } else { &[] };
+        let arguments = arguments.iter().chain(flags).chain(probe);
         let arguments = arguments.map(|argument| (*argument).to_owned()).collect();
         let mut cache = Process::new("cache", ours, arguments, root);
         let cache_server = Server::new(cache.listen("--listen").await);

@@ -59,6 +59,8 @@ pub(crate) struct Standing {
     pub(crate) is_pushed: bool,
     /// Whether what is known is what the shard's Lease says: nobody can be asked.
     pub(crate) is_vouched: bool,
+    /// Whether nobody pushes it, and its source itself has confirmed it since, not long ago.
+    pub(crate) is_probed: bool,
 }
 
 impl Standing {
@@ -80,7 +82,13 @@ impl Standing {
             (Synced::Once { complete: true }, _) if is_old => Condition::Lagging,
             (Synced::Once { complete: true }, _) => Condition::Live,
         };
-        Self { condition, age, is_pushed, is_vouched: false }
+        let is_probed = !is_old
+            && match shown.contact {
+                Contact::Open => false,
+                Contact::Never => true,
+                Contact::Lost(ago) => age.is_some_and(|age| age < ago),
+            };
+        Self { condition, age, is_pushed, is_vouched: false, is_probed }
     }
 
     /// Judges a cell that its shard's Lease speaks for, and nobody pushes.
@@ -88,7 +96,7 @@ impl Standing {
         let Vouched { confirmed, contact } = *vouched;
         let shown = Shown { confirmed, contact, evidence: None };
         let judged = Self::judge(Synced::Once { complete: true }, &shown, now, config);
-        Self { is_pushed: false, is_vouched: true, ..judged }
+        Self { is_pushed: false, is_vouched: true, is_probed: false, ..judged }
     }
 
     /// Whether its pusher is gone, so that only the source itself can say whether the copy is current.

@@ -61,7 +61,7 @@ pub(crate) struct View {
     pub(crate) live: usize,
     /// Shards that are told of: those that push it, and those that ought to.
     pub(crate) shards: usize,
-    /// Those that are not live, in name order.
+    /// Those that are neither live nor confirmed by their source itself not long ago, in name order.
     pub(crate) doubtful: Vec<Doubtful>,
 }
 
@@ -143,7 +143,7 @@ impl View {
         let is_live = standing.condition == Condition::Live;
         if is_pushed {
             self.age = self.age.zip(standing.age).map(|(one, other)| one.max(other));
-            if !is_live {
+            if !is_live && !standing.is_probed {
                 self.doubtful.push(Doubtful { shard: shard.into(), standing });
             }
         }

@@ -33,7 +33,9 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// that was restored to before that version and wrote the object at the very same version again.
 pub(super) async fn compare(reader: &Reader, copy: &Copied) -> Result<u64, Unproven> {
     let Some((mirror, version)) = reader.mirror(None).await? else {
-        return Err(Unproven::Failed("its metadata cannot be listed, or not before the list has expired".to_owned()));
+        return Err(Unproven::Failed(
+            "its metadata cannot be listed, or not before the list has expired".to_owned(),
+        ));
     };
     if version < copy.position {
         return Err(Unproven::Foreign(format!(

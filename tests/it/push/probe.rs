@@ -83,6 +83,7 @@ async fn d38_d40_a_source_whose_pusher_is_gone_is_asked_itself() {
         let read = get(&wire, &source, "").await;
         assert_eq!((read.status.as_u16(), names(&read)), (200, vec!["a".to_owned()]), "{read:?}");
         assert_eq!(header(&read, "x-cache-age"), "1", "a second has begun");
+        assert_eq!(header(&read, "warning"), "", "it was confirmed");
         assert_eq!(get(&wire, &source, "maxStaleness=30s").await.status, 200);
         assert_eq!(wire.get(&format!("{}/b", source.collection())).await.status, 404);
         assert!(api.asked() > before);
@@ -107,6 +108,9 @@ async fn d38_d40_a_source_whose_pusher_is_gone_is_asked_itself() {
     assert_eq!(known["position"], source.head.to_string(), "the position is the pusher's");
     hands.pass(60);
     assert!(cell(&stand.wire()).await["ageSeconds"].as_u64().expect("it is known") >= 60);
+    hands.pass(60);
+    let read = get(&stand.wire(), &source, "resourceVersion=0").await;
+    assert!(header(&read, "warning").contains("1 of 1 shards unconfirmed: amber (12"), "{read:?}");
     assert!(probes(&stand, ProbeOutcome::Confirmed) >= 8);
     stand.close().await;
 

@@ -91,6 +91,7 @@ impl World {
                 age: (condition == Condition::Live).then_some(Duration::ZERO),
                 is_pushed: true,
                 is_vouched: false,
+                is_probed: false,
             }
         };
         let config = FreshnessConfig::default();
