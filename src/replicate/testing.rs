@@ -155,7 +155,7 @@ impl Stub {
         self.0.subscribe().wait_for(is_so).await.expect("it is there");
     }
 
-    fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Client {
         let stub = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| stub.clone().answer(request));
         Client::new(service, "default")

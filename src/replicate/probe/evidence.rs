@@ -118,3 +118,7 @@ impl Thread {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "evidence/tests.rs"]
+mod tests;
