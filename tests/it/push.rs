@@ -4,6 +4,7 @@
 
 mod bad;
 mod bugs;
+mod cable;
 mod complete;
 mod config_map;
 mod fencing;

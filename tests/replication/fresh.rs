@@ -13,6 +13,7 @@
 mod court;
 mod truth;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,6 +22,7 @@ use tokio::task::JoinSet;
 
 use self::court::{Court, Level, Of, Outcome, path};
 use self::truth::{Truth, Writers};
+use crate::cable::Cable;
 use crate::informer::Informer;
 use crate::stand::{SHARDS, Stand};
 use crate::view::{KINDS, View};
@@ -38,6 +40,7 @@ async fn b097_b098_d41_reads_hold_what_they_promise_whatever_was_killed() {
     let Some(mut run) = Run::start().await else { return };
     run.a_source_is_away().await;
     run.a_replicator_is_away().await;
+    run.a_line_is_dead().await;
     run.the_cache_is_away().await;
     run.a_source_and_its_replicator_are_killed_at_once().await;
     run.the_store_is_lost().await;
@@ -51,6 +54,8 @@ struct Run {
     writers: Writers,
     readers: JoinSet<()>,
     informers: Vec<Informer>,
+    /// The second shard's replicator speaks through it.
+    cable: Cable,
     _roster: tempfile::TempDir,
     began: Instant,
     phase: Instant,
@@ -65,6 +70,9 @@ impl Run {
         std::fs::write(&file, SHARDS.join("\n")).expect("written");
         let flags = ["--roster", file.to_str().expect("text")];
         let mut stand = Stand::start(&reference, false, false, &flags).await;
+        let cable = Cable::to(&stand.cache_server.base).await;
+        let url = format!("http://{}/services/cache", cable.address);
+        stand.replicas[1][0].set("--cache-url", Path::new(&url));
         let truth = Arc::new(Truth::default());
         let court = Court::new(&stand.cache_server, &truth);
         for source in &stand.sources {
@@ -84,8 +92,18 @@ impl Run {
         });
         let informers = informers.collect();
         let (writers, readers) = (Writers::start(&truth, &stand.sources), court.readers(seed));
-        let mut run =
-            Self { stand, truth, court, writers, readers, informers, _roster: roster, began, phase: began };
+        let mut run = Self {
+            stand,
+            truth,
+            court,
+            writers,
+            readers,
+            informers,
+            cable,
+            _roster: roster,
+            began,
+            phase: began,
+        };
         run.all_is_well("everything is started").await;
         Some(run)
     }
@@ -116,6 +134,22 @@ impl Run {
         self.court.change(|weather| weather.mute[1] = false);
         self.stand.replicas[1][0].signal("-CONT");
         self.all_is_well("it goes on").await;
+    }
+
+    /// It carries nothing any more, and neither end is told: both find out by themselves.
+    async fn a_line_is_dead(&mut self) {
+        let (reads, cable) = (&self.court, &self.cable);
+        let refused = async || {
+            cable.cut();
+            let answers = reads.roll_call().await;
+            let served = answers.into_iter().find(|(of, level, outcome)| {
+                let asks = matches!(level, Level::Source | Level::Unset);
+                asks && matches!(of, Of::Shard(1) | Of::One(1)) && *outcome != Outcome::Refused
+            });
+            served.map_or(Ok(()), |served| Err(format!("{served:?}")))
+        };
+        eventually("who asks for what is behind it is refused", refused).await;
+        self.all_is_well("a line was dead, and another one is found").await;
     }
 
     async fn the_cache_is_away(&mut self) {

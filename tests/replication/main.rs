@@ -20,6 +20,8 @@
 //! line that says so. `SHARDCACHE_REPLICATION_OBJECTS` (20000) is how many objects there are,
 //! `SHARDCACHE_SEED` what is written.
 
+#[path = "../it/push/cable.rs"]
+mod cable;
 mod check;
 mod churn;
 mod fresh;

@@ -7,13 +7,8 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use serde_json::{Value, json};
 use shardcache_proxy::metrics::labels::{Class, PushEnd, Refusal};
 use shardcache_proxy::push::PushConfig;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio_util::task::AbortOnDropHandle;
 
+use super::cable::Cable;
 use super::fresh::{Hands, bookmarks, get, header, live, live_through, names};
 use super::fresh::{refusal, scene, setting, unconfirmed};
 use super::pusher::{Door, Pusher, ends};
@@ -21,53 +16,6 @@ use super::source::Source;
 use crate::harness::eventually;
 use crate::stand::Stand;
 use crate::wire::{Answer, Wire};
-
-/// A way to the server that can stop carrying anything, in either direction, while both ends believe that
-/// the connection is open. Ends with it.
-struct Cable {
-    address: String,
-    cut: watch::Sender<bool>,
-    _carrying: AbortOnDropHandle<()>,
-}
-
-impl Cable {
-    async fn to(stand: &Stand) -> Self {
-        let server = stand.base().strip_prefix("http://").expect("plain HTTP").to_owned();
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound").to_string();
-        let (cut, is_cut) = watch::channel(false);
-        let carrying = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                let (near, _) = listener.accept().await.expect("accepting goes on");
-                let far = TcpStream::connect(&server).await.expect("it listens");
-                let ((from, back), (answers, to)) = (near.into_split(), far.into_split());
-                connections.spawn(carry(from, to, is_cut.clone()));
-                connections.spawn(carry(answers, back, is_cut.clone()));
-            }
-        });
-        Self { address, cut, _carrying: AbortOnDropHandle::new(carrying) }
-    }
-
-    fn cut(&self) {
-        self.cut.send_replace(true);
-    }
-}
-
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut cut: watch::Receiver<bool>) {
-    let mut bytes = [0; 16 << 10];
-    while cut.wait_for(|cut| !cut).await.is_ok() {
-        let read = tokio::select! {
-            biased;
-            _ = cut.wait_for(|cut| *cut) => continue,
-            read = from.read(&mut bytes) => read,
-        };
-        match read {
-            Ok(length @ 1..) if to.write_all(&bytes[..length]).await.is_ok() => {}
-            _ => return,
-        }
-    }
-}
 
 /// The state of the only cell.
 async fn state(wire: &Wire) -> String {
@@ -95,7 +43,7 @@ async fn d40_a_line_that_is_dead_without_a_word_is_given_up_and_nobody_waits_for
     setting.api.push = PushConfig { idle_timeout: Duration::from_secs(1), ..PushConfig::default() };
     let stand = Stand::open(directory.path(), &setting).await;
     let mut source = Source::exports("amber").with(&["a"]);
-    let cable = Cable::to(&stand).await;
+    let cable = Cable::to(stand.base()).await;
     let wire = stand.wire();
     let door = Door::at(&cable.address, None).await;
     let mut pusher = live_through(&door, &stand, &source).await;
