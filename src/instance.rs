@@ -276,7 +276,7 @@ impl Life {
             () = self.drain.cancelled() => return Ok(()),
         };
         let seeded = match &self.config.roster {
-            Some(RosterSource::Names(shards)) => seed::seed(&*opened.store, shards).await,
+            Some(RosterSource::Names(shards)) => names::given(&*opened.store, shards).await,
             Some(RosterSource::ShardsOf(_) | RosterSource::ConfigMap(_)) => {
                 names::begin(&*opened.store).await
             }

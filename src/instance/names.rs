@@ -34,6 +34,17 @@ pub(super) async fn begin(store: &dyn Store) -> Result<(), Failure> {
     seed::seed(store, &[STAND_IN.into()]).await
 }
 
+/// The names are known at once. A stand-in that waits for names from elsewhere gives way to them, as it would
+/// have to those: no view has been shown meanwhile, so every one is awaited.
+pub(super) async fn given(store: &dyn Store, shards: &[Box<str>]) -> Result<(), Failure> {
+    let state = store.subscribe().state;
+    if state.member(STAND_IN).is_some() {
+        let names: Vec<&str> = shards.iter().map(|shard| &**shard).collect();
+        tell(store, &state, &names, "the file").await;
+    }
+    seed::seed(store, shards).await
+}
+
 /// Once a second.
 fn ticks() -> Interval {
     let mut ticks = tokio::time::interval(ASK_EVERY);
@@ -123,6 +134,20 @@ mod tests {
         assert!(lacks(&store.subscribe().state, &["coral"]).is_empty(), "nothing is written anew");
         begin(&*store).await.expect("it is writable");
         assert_eq!(members(&store), three, "the next start");
+    }
+
+    #[tokio::test]
+    async fn d42_names_that_are_given_after_all_take_the_place_of_the_stand_in() {
+        let store = MemoryStore::new(Opening::from_system());
+        begin(&*store).await.expect("it is writable");
+        attach(&store, "beryl").await;
+        let names: Vec<Box<str>> = vec!["amber".into(), "beryl".into()];
+        given(&*store, &names).await.expect("it is writable");
+        let both = of(&[("amber", Role::Expected), ("beryl", Role::Expected)]);
+        assert_eq!(members(&store), both, "nothing was shown yet, so both are awaited");
+        let more: Vec<Box<str>> = vec!["amber".into(), "coral".into()];
+        given(&*store, &more).await.expect("it is writable");
+        assert_eq!(members(&store).last(), Some(&("coral".to_owned(), Role::Joining)), "that comes later");
     }
 
     #[tokio::test]
