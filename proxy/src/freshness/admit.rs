@@ -18,7 +18,7 @@ use super::level::{Asked, At, Need};
 use super::probe;
 use super::report::{annotate, describe};
 use super::standing::{Condition, Standing};
-use super::view::{self, View, vouching};
+use super::view::{self, View};
 use crate::http::locate::Located;
 use crate::metrics::labels::Refusal;
 use crate::scope::Scope;
@@ -163,8 +163,17 @@ fn cells(api: &Api, located: &Located, need: Need) -> Result<Vec<CellName>, ApiE
         let names = state.tenures().map(|(shard, _)| CellName::new(shard, type_name.clone()));
         let mut cells: Vec<_> = names.filter(is_managed).collect();
         if need.asked {
-            let speakers = vouching(state).map(|shard| CellName::new(shard, type_name.clone()));
-            cells.extend(speakers.filter(|cell| standing_of(cell).is_vouched));
+            // What requests have written and nobody speaks for cannot be confirmed, and is in the answer.
+            let is_unspoken = |cell: &CellName, standing: Standing| {
+                standing.condition == Condition::Unmanaged && view::has_objects(state, cell)
+            };
+            let shards =
+                view::others(state, type_name).into_iter().chain(state.roster().map(|(name, _)| name));
+            let others = shards.map(|shard| CellName::new(shard, type_name.clone()));
+            cells.extend(others.filter(|cell| {
+                let standing = standing_of(cell);
+                standing.is_vouched || is_unspoken(cell, standing)
+            }));
         }
         return Ok(cells);
     };

@@ -37,6 +37,17 @@ pub(crate) struct Began {
     doubts: u64,
 }
 
+impl Began {
+    pub(crate) fn at(self) -> Instant {
+        self.at
+    }
+
+    /// Whether the machine did not stand still between the two without knowing.
+    pub(crate) fn is_comparable(self, other: Self) -> bool {
+        self.doubts == other.doubts
+    }
+}
+
 /// One cell.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
@@ -154,6 +165,7 @@ impl Keeper {
     /// A stream of the cell begins.
     pub(crate) fn open(&self, cell: &CellName, stream: u64) -> Witness<'_> {
         let entry = self.entry(cell);
+        self.vouchers.superseded(cell);
         entry.change(|known| known.confirmation.open(stream));
         Witness { keeper: self, entry, stream }
     }
@@ -177,6 +189,10 @@ impl Keeper {
             return;
         }
         self.vouchers.renewed(shard, began.at, renewal);
+        // It may have stood still in between, and who noticed has found nothing to forget yet.
+        if self.doubts.load(Ordering::SeqCst) != began.doubts {
+            self.vouchers.distrust(shard);
+        }
         for type_name in renewal.claim.written.keys() {
             if let Some(entry) = self.cells.get(&CellName::new(shard, type_name.clone())) {
                 entry.change(|_| ());

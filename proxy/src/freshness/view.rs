@@ -10,7 +10,7 @@ use shardcache_storage::{CellName, Objects, ResourceVersion, Role, State, TypeNa
 
 use super::clock::Instant;
 use super::confirmation::Contact;
-use super::keeper::Keeper;
+use super::keeper::{Began, Keeper};
 use super::lease::{self, Lease};
 use super::standing::{Condition, Standing, Synced};
 use crate::cache::WatchCache;
@@ -18,6 +18,9 @@ use crate::scope::{Part, Scope};
 
 /// How long a view is told again without looking anew.
 const SEEN_MAX: Duration = Duration::from_secs(1);
+
+/// Views that are kept though they are older.
+const VIEWS_MAX: usize = 4096;
 
 /// Whether a view can lack objects because a shard's are absent (not because they are old).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +55,7 @@ pub(crate) struct Doubtful {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) complete: Complete,
-    /// Of the oldest cell; `None`: nothing is known of one of them, or none is pushed.
+    /// Of the oldest cell; `None`: nothing is known of one of them, or of what requests have written.
     pub(crate) age: Option<Duration>,
     /// Shards that ought to be there, those of them whose cell was synced or does not exist, and those of
     /// these that are being pushed and were confirmed not long ago.
@@ -95,9 +98,13 @@ impl View {
     fn of_all(state: &State, keeper: &Keeper, type_name: &TypeName, now: Instant) -> Self {
         let mut view = Self::nothing(Complete::Yes);
         let mut members = 0;
+        // Whether somebody has objects and cannot say that they are all, nor how old they are.
+        let mut is_unspoken = false;
         for (shard, member) in state.roster() {
             members += 1;
-            let standing = standing(state, keeper, &CellName::new(shard, type_name.clone()), now);
+            let cell = CellName::new(shard, type_name.clone());
+            let standing = standing(state, keeper, &cell, now);
+            is_unspoken |= standing.condition == Condition::Unmanaged && has_objects(state, &cell);
             let is_absent = standing.condition == Condition::NeverSynced;
             match member.role {
                 Role::Joining if is_absent => continue,
@@ -109,19 +116,21 @@ impl View {
             view.add(shard, standing, member.role == Role::Expected);
         }
         // Without a roster from outside, shards that have not come yet are missed by nobody.
-        let mut is_known = state.is_seeded() && members > 0;
+        let is_known = state.is_seeded() && members > 0;
         for shard in others(state, type_name) {
             let cell = CellName::new(shard, type_name.clone());
             let standing = standing(state, keeper, &cell, now);
             if standing.is_vouched {
                 view.add(shard, standing, true);
-            } else if has_objects(state, &cell) {
-                // They cannot say whether that is everything.
-                is_known = false;
+            } else {
+                is_unspoken |= has_objects(state, &cell);
             }
         }
-        if view.complete == Complete::Yes && !is_known {
+        if view.complete == Complete::Yes && (is_unspoken || !is_known) {
             view.complete = Complete::Unknown;
+        }
+        if is_unspoken {
+            view.age = None;
         }
         view
     }
@@ -161,7 +170,8 @@ impl View {
     }
 }
 
-/// Views of a moment ago: watchers are many, and each is told at every bookmark.
+/// Views of a moment ago: watchers are many, and each is told at every bookmark. Above [`VIEWS_MAX`] only those
+/// that may be told again: shards in paths may have any name.
 #[derive(Debug, Default)]
 pub(crate) struct Views(DashMap<(TypeName, Part), Arc<Seen>>);
 
@@ -172,6 +182,7 @@ pub(crate) struct Seen {
     /// A state at this version, or a later one, contains what the view says.
     pub(crate) version: ResourceVersion,
     pub(crate) at: Instant,
+    began: Began,
 }
 
 impl Views {
@@ -183,9 +194,11 @@ impl Views {
         type_name: &TypeName,
         scope: &Scope,
     ) -> Arc<Seen> {
-        let (now, key) = (keeper.now(), (type_name.clone(), scope.shard.clone()));
+        let (began, key) = (keeper.begin(), (type_name.clone(), scope.shard.clone()));
+        let now = began.at();
+        let is_new = |seen: &Seen| now.since(seen.at) < SEEN_MAX && seen.began.is_comparable(began);
         if let Some(seen) = self.0.get(&key)
-            && now.since(seen.at) < SEEN_MAX
+            && is_new(&seen)
         {
             return Arc::clone(&seen);
         }
@@ -193,7 +206,10 @@ impl Views {
         let view = View::of(&snapshot.state, keeper, type_name, scope, now);
         // Afterwards: what counts as confirmed in the view is in this state, not always in the one before.
         let version = cache.snapshot().resource_version();
-        let seen = Arc::new(Seen { view, version, at: now });
+        let seen = Arc::new(Seen { view, version, at: now, began });
+        if self.0.len() >= VIEWS_MAX {
+            self.0.retain(|_, seen| is_new(seen));
+        }
         self.0.insert(key, Arc::clone(&seen));
         seen
     }
@@ -202,16 +218,18 @@ impl Views {
 /// The standing of a cell.
 pub(crate) fn standing(state: &State, keeper: &Keeper, cell: &CellName, now: Instant) -> Standing {
     let (synced, shown) = (Synced::of(state, cell), keeper.of(cell, now));
-    let speaks_by_lease = !matches!(synced, Synced::Once { .. }) && shown.contact != Contact::Open;
-    match keeper.vouchers().of(state, cell, now).filter(|_| speaks_by_lease) {
-        Some(vouched) => Standing::judge_vouched(&vouched, now, keeper.config()),
-        None => Standing::judge(synced, &shown, now, keeper.config()),
+    if !matches!(synced, Synced::Once { .. })
+        && shown.contact != Contact::Open
+        && let Some(vouched) = keeper.vouchers().of(state, cell, now)
+    {
+        return Standing::judge_vouched(&vouched, now, keeper.config());
     }
+    Standing::judge(synced, &shown, now, keeper.config())
 }
 
 /// Shards that are no members, and have objects of a type or speak for themselves: they write by ordinary
 /// requests.
-fn others<'a>(state: &'a State, type_name: &TypeName) -> BTreeSet<&'a str> {
+pub(crate) fn others<'a>(state: &'a State, type_name: &TypeName) -> BTreeSet<&'a str> {
     let with_objects = state.objects(type_name).into_iter().flat_map(shards_of);
     with_objects.chain(vouching(state)).filter(|shard| state.member(shard).is_none()).collect()
 }
@@ -222,7 +240,8 @@ pub(crate) fn vouching(state: &State) -> impl Iterator<Item = &str> {
     with_leases.filter(|shard| Lease::find(state, shard).is_some())
 }
 
-fn has_objects(state: &State, cell: &CellName) -> bool {
+/// Whether a cell has objects.
+pub(crate) fn has_objects(state: &State, cell: &CellName) -> bool {
     let (from, to) = (format!("{}\0", cell.shard()), format!("{}\u{1}", cell.shard()));
     let bounds = (Bound::Included(from.as_str()), Bound::Excluded(to.as_str()));
     state.objects(cell.type_name()).is_some_and(|objects| objects.range(bounds.0, bounds.1).next().is_some())

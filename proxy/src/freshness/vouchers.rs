@@ -108,6 +108,14 @@ impl Vouchers {
         }
     }
 
+    /// Somebody pushes a cell, perhaps from another source: should it be released, what was shown before is not
+    /// of what is here then.
+    pub(crate) fn superseded(&self, cell: &CellName) {
+        if let Some(mut voucher) = self.0.get_mut(cell.shard()) {
+            voucher.proved.remove(cell.type_name());
+        }
+    }
+
     /// Nothing counts any more that a shard has said.
     pub(crate) fn distrust(&self, shard: &str) {
         if let Some(mut voucher) = self.0.get_mut(shard) {

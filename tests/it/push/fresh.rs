@@ -370,6 +370,25 @@ async fn d43_bookmarks_say_how_complete_and_how_old_a_view_is() {
     stand.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn d44_bookmarks_forget_what_was_known_before_the_machine_stood_still() {
+    let (_directory, hands, stand) = scene().await;
+    let source = Source::exports("amber").with(&["a"]);
+    let pusher = live(&stand, &source).await;
+    let query =
+        "resourceVersion=0&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    let path = format!("{}?watch=true&timeoutSeconds=1&{query}", source.collection_in("*", "*"));
+    let wire = stand.wire();
+    let said = bookmarks(&wire.get(&path).await);
+    assert_ne!(said[0]["shardcache.dev/max-age-seconds"], "unknown", "{said:?}");
+    // Now a moment ago is an hour ago.
+    hands.jump(3_600);
+    let told = bookmarks(&wire.get(&path).await);
+    assert_eq!(told[0]["shardcache.dev/max-age-seconds"], "unknown", "{told:?}");
+    drop(pusher);
+    stand.close().await;
+}
+
 /// The annotations of all bookmarks of a watch that has ended.
 pub(super) fn bookmarks(watch: &Answer) -> Vec<Value> {
     let lines = watch.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
