@@ -176,9 +176,9 @@ impl Object<'_> {
         self.document.annotations.iter().map(|member| (self.string(member.key), self.string(member.value)))
     }
 
-    /// The value of one annotation.
+    /// The value of one annotation; of duplicates the last, as whoever reads the object will find it.
     pub fn annotation(&self, key: &str) -> Option<Cow<'_, str>> {
-        self.annotations().find(|(name, _)| name == key).map(|(_, value)| value)
+        self.annotations().filter(|(name, _)| name == key).last().map(|(_, value)| value)
     }
 
     fn field(&self, field: Field) -> Option<Member> {

@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use serde::Deserialize;
-use shardcache_storage::{Cell, CellName, Key, Object, ResourceVersion, Revision, State, TypeName};
+use serde_json::Value;
+use shardcache_storage::{Cell, CellName, Key, Object, ResourceVersion, Revision, Source, State, TypeName};
 
 use super::clock::Instant;
 
@@ -23,6 +24,9 @@ use super::clock::Instant;
 pub(crate) const WRITTEN: &str = "shardcache.dev/written";
 /// Annotation: resourceVersion of the renewal after whose acknowledgement these versions were read.
 pub(crate) const READ_AFTER: &str = "shardcache.dev/read-after";
+/// Annotation: newest resourceVersion that the renewer was answered, of whatever; asked for by the first renewal
+/// since the server was opened.
+pub(crate) const ACKNOWLEDGED: &str = "shardcache.dev/acknowledged";
 /// Logical cluster and namespace of the Lease, in the shard's partition.
 pub(crate) const CLUSTER: &str = "system:shardcache";
 pub(crate) const NAMESPACE: &str = "default";
@@ -112,29 +116,27 @@ impl Lease {
         leases.get(key(shard)?.as_str()).filter(|_| !is_pushed)
     }
 
-    /// Reads a Lease of the store. What cannot be read claims nothing.
+    /// Reads a Lease of the store. What cannot be read claims nothing; nor does what came by a push stream, even
+    /// after its type was released: nobody has judged it.
     pub(crate) fn read(object: &Object) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Body {
             metadata: Metadata,
-            spec: Spec,
+            spec: Value,
         }
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Metadata {
-            annotations: Option<BTreeMap<String, String>>,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(default, rename_all = "camelCase")]
-        struct Spec {
-            lease_duration_seconds: Option<u32>,
+            annotations: Option<BTreeMap<String, Option<String>>>,
         }
         let body: Body = serde_json::from_slice(object.body_bytes()).unwrap_or_default();
         let annotations = body.metadata.annotations.unwrap_or_default();
-        let annotation = |name| annotations.get(name).map(String::as_str);
+        let annotation = |name| annotations.get(name).and_then(Option::as_deref);
         let claim = Claim::read(annotation(WRITTEN), annotation(READ_AFTER)).unwrap_or_default();
-        let seconds = body.spec.lease_duration_seconds.map(u64::from);
+        let is_pushed = object.source() != Source::default();
+        let claim = if is_pushed { Claim::default() } else { claim };
+        let seconds = body.spec.get("leaseDurationSeconds").and_then(Value::as_u64);
         let duration = seconds.map_or(DURATION, Duration::from_secs);
         Self { revision: object.revision(), uid: object.uid().into(), claim, duration }
     }

@@ -58,6 +58,17 @@ impl Patch {
         Ok((patch, duplicates))
     }
 
+    /// Whether it is meant for one version of the object only, or for none.
+    pub(crate) fn names_version(&self) -> bool {
+        match self {
+            Self::Json(operations) => operations.iter().any(Operation::names_version),
+            Self::Merge(members) => {
+                let metadata = members.get("metadata");
+                metadata.and_then(|metadata| metadata.get("resourceVersion")).is_some_and(Value::is_string)
+            }
+        }
+    }
+
     /// Applies the patch. 422 if it does not fit the object, 413 if it would blow it up.
     pub(crate) fn apply(&self, to: &mut Value) -> Result<(), ApiError> {
         match self {

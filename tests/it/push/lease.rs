@@ -1,5 +1,7 @@
 //! What a shard that writes by ordinary requests says of itself by its Lease, over a real server.
 
+mod astray;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -18,6 +20,7 @@ use crate::wire::{Answer, Wire};
 
 const WRITTEN: &str = "shardcache.dev/written";
 const READ_AFTER: &str = "shardcache.dev/read-after";
+const ACKNOWLEDGED: &str = "shardcache.dev/acknowledged";
 const EXPORTS: &str = "apiexports.apis.kcp.io";
 
 fn leases(shard: &str) -> String {
@@ -30,6 +33,8 @@ struct Shard {
     source: Source,
     /// The Lease's version as it was acknowledged last.
     renewed: String,
+    /// The newest version that it says to have been answered.
+    acknowledged: String,
     /// What it says of exports, and what it was read after.
     said: Option<(u64, String)>,
 }
@@ -37,7 +42,7 @@ struct Shard {
 impl Shard {
     /// Has no Lease yet.
     fn new(wire: Wire, source: Source) -> Self {
-        Self { wire, source, renewed: String::new(), said: None }
+        Self { wire, source, renewed: String::new(), acknowledged: String::new(), said: None }
     }
 
     /// Writes an object of the source as a replicator does.
@@ -67,6 +72,9 @@ impl Shard {
         if !self.renewed.is_empty() {
             lease["metadata"]["resourceVersion"] = self.renewed.as_str().into();
         }
+        if !self.acknowledged.is_empty() {
+            lease["metadata"]["annotations"][ACKNOWLEDGED] = self.acknowledged.as_str().into();
+        }
         lease
     }
 
@@ -89,6 +97,7 @@ impl Shard {
         let answer = self.put(&annotations).await;
         assert!(answer.status.is_success(), "{answer:?}");
         self.renewed = version_of(&answer);
+        self.acknowledged.clone_from(&self.renewed);
     }
 
     /// Says that everything up to a version of the source is written, read after a renewal.
@@ -96,6 +105,7 @@ impl Shard {
         let answer = self.put(&claim(version, after)).await;
         assert!(answer.status.is_success(), "{answer:?}");
         self.renewed = version_of(&answer);
+        self.acknowledged.clone_from(&self.renewed);
         self.said = Some((version, after.to_owned()));
     }
 
@@ -294,7 +304,9 @@ async fn what_a_lease_may_not_say_is_refused_and_changes_nothing() {
     assert_eq!((forgotten.status, &forgotten.json()["reason"]), (StatusCode::CONFLICT, &json!("Conflict")));
     // By PATCH as well.
     let path = format!("{}/shardcache-amber", leases("amber"));
-    let less = json!({"metadata": {"annotations": {WRITTEN: r#"{"apiexports.apis.kcp.io":"3"}"#}}});
+    let less = json!({"metadata": {
+        "resourceVersion": shard.renewed, "annotations": {WRITTEN: r#"{"apiexports.apis.kcp.io":"3"}"#},
+    }});
     let patched =
         shard.wire.request(Method::PATCH, &path, "application/merge-patch+json", less.to_string()).await;
     bad(&patched.expect("answered"), WRITTEN, "says less");
@@ -505,6 +517,7 @@ async fn schedule(seed: u64) -> u64 {
                 let answer = shard.put(&said(&shard)).await;
                 if answer.status.is_success() {
                     shard.renewed = version_of(&answer);
+                    shard.acknowledged.clone_from(&shard.renewed);
                 }
             }
             75..85 => heads.push((shard.source.head, shard.renewed.clone())),
@@ -517,6 +530,7 @@ async fn schedule(seed: u64) -> u64 {
                     let answer = shard.put(&claim(*head, after)).await;
                     if answer.status.is_success() {
                         shard.renewed = version_of(&answer);
+                        shard.acknowledged.clone_from(&shard.renewed);
                         shard.said = Some((*head, after.clone()));
                     }
                 }

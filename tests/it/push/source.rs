@@ -69,6 +69,11 @@ impl Source {
         Self::new(shard, ["core.kcp.io", "v1alpha1", "shards", "Shard", ""])
     }
 
+    /// The type by which shards that write by requests speak for themselves.
+    pub(super) fn leases(shard: &'static str) -> Self {
+        Self::new(shard, ["coordination.k8s.io", "v1", "leases", "Lease", "default"])
+    }
+
     /// A type that only the pusher knows, with namespaces.
     pub(super) fn widgets(shard: &'static str) -> Self {
         Self::new(shard, ["stable.example.io", "v1", "widgets", "Widget", "default"])

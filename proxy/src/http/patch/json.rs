@@ -46,6 +46,19 @@ impl Operation {
     }
 }
 
+impl Operation {
+    /// Whether it tests or sets the version that the object has.
+    pub(super) fn names_version(&self) -> bool {
+        let path = match &self.0 {
+            PatchOperation::Test(TestOperation { path, .. })
+            | PatchOperation::Add(AddOperation { path, .. })
+            | PatchOperation::Replace(ReplaceOperation { path, .. }) => path,
+            PatchOperation::Remove(_) | PatchOperation::Move(_) | PatchOperation::Copy(_) => return false,
+        };
+        path.as_str() == "/metadata/resourceVersion"
+    }
+}
+
 fn pointer(members: &Map<String, Value>, name: &str) -> Result<PointerBuf, String> {
     let text = members
         .get(name)

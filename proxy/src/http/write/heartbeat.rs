@@ -2,14 +2,14 @@
 //! judged before they are stored, so that no claim is in the store that was not proved.
 
 use shardcache_storage::{
-    Action, Cell, CellName, Change, Guard, Key, Object as Stored, ResourceVersion, TypeName,
+    Action, Cell, CellName, Change, Guard, Key, Object as Stored, ResourceVersion, Standing, TypeName,
 };
 
 use super::WriteRequest;
 use super::commit::Committer;
 use crate::cache::Snapshot;
 use crate::freshness::keeper::Began;
-use crate::freshness::lease::{self, Claim, Fault, Lease, Proof, READ_AFTER, WRITTEN};
+use crate::freshness::lease::{self, ACKNOWLEDGED, Claim, Fault, Lease, Proof, READ_AFTER, WRITTEN};
 use crate::freshness::vouchers::Renewal;
 use crate::ingest::{ORIGINAL_VERSION_ANNOTATION, Object};
 use crate::service::Api;
@@ -46,7 +46,12 @@ impl Heartbeat {
                 Some(_) => Err(elsewhere(place.as_ref())),
             };
         }
+        // Before anything is judged: whoever notices afterwards that the machine stood still makes it void.
+        let began = api.freshness.begin();
         let snapshot = api.cache.snapshot();
+        if let Some(current) = current {
+            check_continuity(api, &snapshot, key, object, current)?;
+        }
         let claim =
             Claim::read(written.as_deref(), read_after.as_deref()).map_err(|why| refused(key, why))?;
         for type_name in claim.written.keys() {
@@ -58,8 +63,7 @@ impl Heartbeat {
         let may_go = |type_name: &TypeName| check_type(&snapshot, shard, type_name).is_err();
         let vouchers = api.freshness.vouchers();
         let proof = vouchers.judge(shard, before, &claim, may_go).map_err(|why| refused(key, why))?;
-        let (began, is_first) = (api.freshness.begin(), current.is_none());
-        Ok(Some(Self { shard: shard.into(), began, claim, proof, is_first }))
+        Ok(Some(Self { shard: shard.into(), began, claim, proof, is_first: current.is_none() }))
     }
 
     /// It is stored under a version.
@@ -106,6 +110,43 @@ pub(super) async fn contradict(
     // It may be gone already.
     let _ = committer.commit(change).await?;
     Ok(())
+}
+
+/// Whether an object is the Lease by which its shard speaks.
+pub(super) fn is_heartbeat(type_name: &TypeName, key: &Key) -> bool {
+    type_name == lease::type_name()
+        && lease::key(key.parts().shard).is_some_and(|place| place.as_str() == key.as_str())
+}
+
+/// Refuses the first renewal since the server was opened unless the store still has what was answered last:
+/// a backup that was restored may have the same Lease, and lack what was written after it.
+fn check_continuity(
+    api: &Api,
+    snapshot: &Snapshot,
+    key: &Key,
+    object: &Object<'_>,
+    current: &Stored,
+) -> Result<(), ApiError> {
+    let lineage = api.store.lineage();
+    if current.revision() > lineage.current().start {
+        return Ok(());
+    }
+    let conflict = |why: String| Err(ApiError::conflict(lease::type_name(), key.parts().name, why));
+    let Some(newest) = object.annotation(ACKNOWLEDGED) else {
+        return conflict(format!(
+            "this server was opened since the last renewal: say in the annotation {ACKNOWLEDGED} which \
+             resourceVersion is the newest that you were answered"
+        ));
+    };
+    let version = ResourceVersion::parse(&newest)
+        .map_err(|why| bad(ACKNOWLEDGED, &format!("{newest:?} is no resourceVersion: {why}")))?;
+    match lineage.classify(version, snapshot.state.head()) {
+        Standing::Issued(_) => Ok(()),
+        Standing::Future | Standing::Foreign => conflict(format!(
+            "this store never issued the version {version}: it was restored, and may lack what was written \
+             since; delete the Lease and begin anew"
+        )),
+    }
 }
 
 /// Refuses a type that the shard cannot have written: nobody serves it, or only its pusher writes it.

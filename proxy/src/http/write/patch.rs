@@ -5,6 +5,7 @@ use serde_json::Value;
 use shardcache_storage::{Key, Object as Stored};
 
 use super::commit::Committer;
+use super::heartbeat::is_heartbeat;
 use super::modify::{Before, Outcome, modify};
 use super::{Place, WriteRequest, body, respond};
 use crate::body::Body;
@@ -37,6 +38,12 @@ pub(super) async fn patch(api: &Api, request: &WriteRequest, key: &Key) -> Resul
     };
     let type_name = &request.type_info.name;
     let name = key.parts().name;
+    if is_heartbeat(type_name, key) && !patch.names_version() {
+        // It would renew whatever Lease is there, one of a restored backup too.
+        return Err(ApiError::bad_request(
+            "metadata.resourceVersion: must be in a patch of the Lease by which a shard speaks",
+        ));
+    }
     let snapshot = api.cache.snapshot();
     let current = snapshot.state.get(type_name, key.as_str());
     let mut current = current.cloned().ok_or_else(|| ApiError::not_found(type_name, name))?;
