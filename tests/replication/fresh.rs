@@ -251,11 +251,14 @@ impl Run {
         for level in [Level::Source, Level::Unset, Level::Bounded, Level::Store, Level::Any] {
             let of = |outcome| counts.get(&(level, outcome)).copied().unwrap_or_default();
             let (served, warned, refused) = (of(Outcome::Served), of(Outcome::Warned), of(Outcome::Refused));
-            eprintln!("{level:?}: {served} served, {warned} with a warning, {refused} refused");
+            eprintln!("reads, {level:?}: {served} served, {warned} with a warning, {refused} refused");
             assert!(served > 0 && refused > 0, "it shows nothing: {counts:?}");
         }
         let writes: usize = SHARDS.iter().map(|shard| self.truth.writes(shard)).sum();
-        eprintln!("{:>6.1} s  in all, {writes} writes, {ages} ages", self.began.elapsed().as_secs_f64());
+        eprintln!(
+            "{:>6.1} s  reads: in all, {writes} writes, {ages} ages",
+            self.began.elapsed().as_secs_f64()
+        );
         assert!(ages > 0 && writes > 0);
         drop(self.informers);
         self.stand.stop().await;
@@ -299,7 +302,7 @@ impl Run {
     async fn asked(&mut self, phase: &str, due: impl Fn(Of, Level) -> Due) {
         expect(&self.court, phase, due).await;
         self.judged();
-        eprintln!("{:>6.1} s  {phase}", self.phase.elapsed().as_secs_f64());
+        eprintln!("{:>6.1} s  reads: {phase}", self.phase.elapsed().as_secs_f64());
         self.phase = Instant::now();
     }
 
