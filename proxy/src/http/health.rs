@@ -66,11 +66,12 @@ impl Check {
 
 /// Answers a GET of a health endpoint, or of one check of it.
 pub fn respond(api: &Api, endpoint: HealthEndpoint, check: Option<&str>, query: &str) -> Response<Body> {
-    report(&checks(api), endpoint, check, query)
+    let checks = checks(api, endpoint);
+    report(&checks, endpoint, check, query)
 }
 
-/// The checks of a server whose store is open.
-fn checks(api: &Api) -> Vec<Check> {
+/// The checks of a server whose store is open. What costs more than a look is left out where it does not count.
+fn checks(api: &Api, endpoint: HealthEndpoint) -> Vec<Check> {
     let health = api.store.health();
     let closed = (health == Health::Closed).then(|| "the store is closed".to_owned());
     let not_writable = match health {
@@ -81,6 +82,7 @@ fn checks(api: &Api) -> Vec<Check> {
     };
     let following = api.cache.following();
     let ended = (following == Following::Ended).then(|| "the cache no longer follows its store".to_owned());
+    let too_old = (endpoint != HealthEndpoint::Livez).then(|| measure::too_old(api)).flatten();
     let draining = api.is_draining() || following == Following::Draining;
     let draining = draining.then(|| "the server is shutting down".to_owned());
     vec![
@@ -88,7 +90,7 @@ fn checks(api: &Api) -> Vec<Check> {
         Check::new("cache", CountsFor::Liveness, ended),
         Check::new("shutdown", CountsFor::Readiness, draining),
         Check::new("store", CountsFor::Readiness, closed),
-        Check::new("freshness", CountsFor::Readiness, measure::too_old(api)),
+        Check::new("freshness", CountsFor::Readiness, too_old),
         Check::new("store-writable", CountsFor::Nothing, not_writable),
     ]
 }

@@ -217,7 +217,7 @@ async fn open<'a>(
         count: Some(known.count),
         digest: Some(known.digest.to_string()),
     };
-    api.metrics.push.sessions.inc();
+    let counted = Counted::new(api);
     let vouch = Vouch::new(api, &name, opened.session, reason.is_none());
     let session = Session {
         api,
@@ -235,6 +235,7 @@ async fn open<'a>(
         sent: VecDeque::new(),
         vouch,
         quiet_since: Instant::now(),
+        _counted: counted,
     };
     Ok((Begun::Cell(Box::new(session)), welcome))
 }
@@ -263,6 +264,24 @@ struct Session<'a> {
     vouch: Vouch<'a>,
     /// Since when nothing was heard, nor done for the pusher.
     quiet_since: Instant,
+    /// The last field: who counts no stream finds that what it showed has ended, too.
+    _counted: Counted<'a>,
+}
+
+/// Counts an open stream.
+struct Counted<'a>(&'a Api);
+
+impl<'a> Counted<'a> {
+    fn new(api: &'a Api) -> Self {
+        api.metrics.push.sessions.inc();
+        Self(api)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.metrics.push.sessions.dec();
+    }
 }
 
 /// Frames that are about to be handed to the store.
@@ -297,7 +316,6 @@ impl Drop for Session<'_> {
     /// However the stream ends, so does its session at the writer: a first sync that broke off gives the
     /// type back to ordinary writers. Queued by the call itself; nobody waits for the answer.
     fn drop(&mut self) {
-        self.api.metrics.push.sessions.dec();
         drop(self.api.store.push(Push::Close { cell: self.name.clone(), session: self.number }));
     }
 }

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use super::pusher::{Door, Pusher};
 use super::source::Source;
+use crate::harness::eventually;
 use crate::stand::{Setting, Stand};
 use crate::wire::{Answer, Wire};
 
@@ -249,6 +250,8 @@ async fn b029_b095_d40_a_shard_that_is_away_is_served_with_its_age_and_fails_fre
     let pusher = live(&stand, &source).await;
     let wire = stand.wire();
     drop(pusher);
+    let sessions = &stand.api.metrics.push.sessions;
+    eventually("its stream has ended", || async { sessions.get() == 0 }).await;
     // Until it has been away for a while, it may come back in time.
     let read = get(&wire, &source, "resourceVersion=0").await;
     assert_eq!((read.status.as_u16(), header(&read, "warning")), (200, ""));
