@@ -55,6 +55,11 @@ impl<'a> Vouch<'a> {
         }
     }
 
+    /// Whether the position holds, as of the last batch that is done.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
     /// The copy is not the source.
     pub(super) fn doubt(&self) {
         self.witness.doubt();

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::fresh::live;
 use super::pusher::{Door, held, served};
 use super::source::{Source, control_path};
 use crate::checker::{Replay, Step};
@@ -158,5 +159,29 @@ async fn the_status_of_a_shard_says_who_pushes_and_how_far_each_type_is() {
     assert_eq!((&widget["pushManaged"], &widget["complete"]), (&json!(false), &json!(false)), "{widget}");
     drop((control, pusher, other));
     super::pusher::status_until(&wire, "amber", |status| status["streams"] == 0).await;
+    stand.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_said_again_is_acknowledged_and_what_is_new_is_judged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let stand = Stand::open(directory.path(), &Setting::default()).await;
+    let mut source = Source::exports("amber").with(&["a"]);
+    let mut pusher = live(&stand, &source).await;
+    for _ in 0..3 {
+        for _ in 0..10 {
+            pusher.send(source.progress());
+            assert_eq!(pusher.settled().await["position"], source.head.to_string());
+        }
+        source.head += 1;
+    }
+    let mut other = source.progress();
+    other["count"] = 7.into();
+    pusher.send(other);
+    pusher.until("resync").await;
+    // Nothing that is said again counts while a sync is due.
+    pusher.send(source.progress());
+    assert_eq!(pusher.settled().await.get("position"), None);
+    drop(pusher);
     stand.close().await;
 }
