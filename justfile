@@ -46,6 +46,11 @@ bench-push *WORKS:
 	@[ -n "${SHARDCACHE_REFERENCE_BIN:-}" ] || tests/reference/build.sh "${CARGO_TARGET_DIR:-target}/reference"
 	SHARDCACHE_REFERENCE_BIN="${SHARDCACHE_REFERENCE_BIN:-${CARGO_TARGET_DIR:-$PWD/target}/reference}" cargo bench -p shardcache --bench push -- {{WORKS}}
 
+# What freshness costs, writes docs/benchmarks/freshness.md; some works by name. Needs go as bench-peers does.
+bench-freshness *WORKS:
+	@[ -n "${SHARDCACHE_REFERENCE_BIN:-}" ] || tests/reference/build.sh "${CARGO_TARGET_DIR:-target}/reference"
+	SHARDCACHE_REFERENCE_BIN="${SHARDCACHE_REFERENCE_BIN:-${CARGO_TARGET_DIR:-$PWD/target}/reference}" cargo bench -p shardcache --bench freshness -- {{WORKS}}
+
 # The server, built for speed, on the default address and directory.
 run *ARGS:
 	cargo run --release -- serve {{ARGS}}
