@@ -462,16 +462,12 @@ impl Session<'_> {
     /// who comes after that cannot tell this from an answer that came a moment earlier.
     fn is_known(&self, ops: &[Op]) -> Option<(String, String)> {
         let [Op::Progress { version, count, digest }] = ops else { return None };
-        // Not where a sync is due that the state which is shown does not tell of yet.
-        if !self.vouch.is_complete() {
-            return None;
-        }
         let snapshot = self.api.cache.snapshot();
         let cell = snapshot.state.cell(&self.name).filter(|cell| cell.is_managed() && cell.cut)?;
         let is_same = (cell.position, cell.count, cell.digest) == (*version, *count, *digest);
         let holds = snapshot.state.tenure(self.name.shard()).is_some_and(|tenure| tenure.term == self.term);
-        // What is with the store may end otherwise.
-        let is_idle = self.running.is_empty() && self.sent.is_empty();
+        // What is with the store may end otherwise, and a sync may be due that the state does not tell of yet.
+        let is_idle = self.running.is_empty() && self.sent.is_empty() && self.vouch.is_complete();
         (is_same && holds && is_idle)
             .then(|| (cell.position.to_string(), snapshot.resource_version().to_string()))
     }
