@@ -120,7 +120,9 @@ async fn spent(stand: &mut Stand, flags: &[&str]) -> Result<Spent, Refusal> {
     pushers.check()?;
     for (path, watcher) in &mut watchers {
         let surplus = watcher.surplus()?;
-        if !surplus.is_empty() {
+        // Cells that nobody confirms are lagging after a while, and their views say so.
+        let is_due = !flags.is_empty() && path.ends_with("/shardviews");
+        if !surplus.is_empty() && !is_due {
             let what = format!("events of {path} while nothing happened");
             return Err(Refusal::Unequal { what, difference: surplus });
         }
