@@ -299,7 +299,7 @@ pub struct Settings {
     /// The same for reads of all shards. [default: store]
     #[arg(long, value_name = "LEVEL", env = "SHARDCACHE_UNSET_RV_WILDCARD")]
     pub unset_rv_wildcard: Option<Level>,
-    /// How often what is pushed is confirmed by its source if nobody asks. [default: 30s]
+    /// How often what is pushed is confirmed by its source if nobody asks. [default: 1m]
     #[arg(long, value_name = "TIME", env = "SHARDCACHE_CONFIRM_INTERVAL")]
     pub confirm_interval: Option<Time>,
     /// Kubeconfig whose contexts are named like shards: a shard whose pusher is gone is asked itself whether

@@ -1,5 +1,5 @@
 //! What freshness costs while nothing happens: 1,000 shards of 20 types, all live, watched, and confirmed
-//! every 30 s.
+//! every minute.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::shards::{Shards, TYPES, shard};
 use crate::stand::Stand;
 
 pub(crate) const SHARDS: usize = 1_000;
-/// How long is measured: every cell is confirmed twice.
+/// How long is measured: every cell is confirmed once.
 const WINDOW: Duration = Duration::from_mins(1);
 const ROUNDS: usize = 2;
 /// Before that: the first confirmations are over.

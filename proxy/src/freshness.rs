@@ -79,7 +79,7 @@ impl Default for FreshnessConfig {
             unset_concrete: Level::Source,
             unset_wildcard: Level::Store,
             patience: Duration::from_secs(3),
-            confirm_interval: Duration::from_secs(30),
+            confirm_interval: Duration::from_mins(1),
             lagging_after: Duration::from_secs(90),
             disconnected_after: Duration::from_secs(15),
             barrier_patience: Duration::from_secs(10),
