@@ -18,7 +18,7 @@ pub(crate) const SHARDS: usize = 1_000;
 /// How long is measured: every cell is confirmed once.
 const WINDOW: Duration = Duration::from_mins(1);
 const ROUNDS: usize = 2;
-/// Before that: the first confirmations are over.
+/// Before that: the first confirmations are over, and the views of shards have followed.
 const SETTLE: Duration = Duration::from_secs(20);
 /// What the goal allows of one core, in per cent.
 const SHARE_MAX: f64 = 2.0;
@@ -83,6 +83,8 @@ async fn spent(stand: &mut Stand, flags: &[&str]) -> Result<Spent, Refusal> {
     let mut pushers = within("the shards", Shards::push(address, shards)).await?;
     within("every cell live", every_cell_is_live(stand, shards * types)).await?;
     note(&format!("  {} cells are live", shards * types));
+    // Views say a little later what is so.
+    tokio::time::sleep(if full_scale() { SETTLE } else { Duration::ZERO }).await;
     let mut watchers = vec![];
     for path in [
         "*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports".to_owned(),
@@ -97,7 +99,6 @@ async fn spent(stand: &mut Stand, flags: &[&str]) -> Result<Spent, Refusal> {
         watcher.watch(&format!("{path}?watch=true&resourceVersion={version}")).await?;
         watchers.push((path, watcher));
     }
-    tokio::time::sleep(if full_scale() { SETTLE } else { Duration::ZERO }).await;
     let window = if full_scale() { WINDOW } else { Duration::from_secs(2) };
     let rounds = undisturbed(stand, if full_scale() { ROUNDS } else { 1 }, async |stand: &mut Stand, _| {
         let cache = stand.cache();
