@@ -90,11 +90,10 @@ pub(crate) fn too_old(api: &Api) -> Option<String> {
         (has_age && standing.age.is_none_or(|age| age > max)).then_some((cell, standing))
     });
     let (cell, standing) = late.next()?;
-    let age = standing.age.map_or("not at all".to_owned(), |age| format!("{}s ago", whole_seconds(age)));
+    let since = |age| format!("was last confirmed {}s ago", whole_seconds(age));
+    let since =
+        standing.age.map_or("has not been confirmed since this server has been open".to_owned(), since);
     let others = late.count();
     let type_name = cell.type_name().qualified();
-    Some(format!(
-        "{type_name} of shard {} was last confirmed {age}, and {others} others are too old",
-        cell.shard()
-    ))
+    Some(format!("{type_name} of shard {} {since}, and {others} others are too old", cell.shard()))
 }
