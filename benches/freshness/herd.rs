@@ -5,7 +5,7 @@ use futures::future::{join_all, try_join_all};
 use crate::harness::client::Client;
 use crate::harness::machine::undisturbed;
 use crate::harness::scale::{full_scale, note, scaled, scaled_rounds};
-use crate::harness::verdict::{Better, Goal, Refusal, Row, median, quantile};
+use crate::harness::verdict::{Goal, Refusal, Row, median, quantile};
 use crate::pairs::Reader;
 use crate::stand::{Kind, Stand, place};
 
@@ -63,14 +63,7 @@ async fn of_one(stand: &mut Stand, what: &str, rounds: usize, alone: usize) -> R
     })
     .await?;
     let of = |pick: &dyn Fn(&Round) -> f64| rounds.iter().map(pick).collect::<Vec<_>>();
-    let row = |what: String, unit: &str, ours, theirs, goal| Row {
-        what,
-        unit: unit.into(),
-        better: Better::Less,
-        ours,
-        theirs,
-        goal,
-    };
+    let row = Row::less;
     let together = of(&|round| quantile(&round.together, 0.99));
     Ok(vec![
         row(

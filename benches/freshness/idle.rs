@@ -10,7 +10,7 @@ use crate::harness::machine::undisturbed;
 use crate::harness::run::within;
 use crate::harness::scale::{full_scale, note, scaled};
 use crate::harness::server::{Server, cpu_seconds};
-use crate::harness::verdict::{Better, Goal, Refusal, Row};
+use crate::harness::verdict::{Goal, Refusal, Row};
 use crate::shards::{Shards, TYPES, shard};
 use crate::stand::Stand;
 
@@ -43,14 +43,7 @@ struct Spent {
 pub(crate) async fn idle(stand: &mut Stand) -> Result<Vec<Row>, Refusal> {
     let confirmed = spent(stand, &[]).await?;
     let unconfirmed = spent(stand, &UNCONFIRMED).await?;
-    let row = |what: &str, unit: &str, ours, theirs, goal| Row {
-        what: what.into(),
-        unit: unit.into(),
-        better: Better::Less,
-        ours,
-        theirs,
-        goal,
-    };
+    let row = Row::less;
     let shards = scaled(SHARDS) as f64;
     let each = |values: &[f64]| values.iter().map(|share| share / shards).collect::<Vec<_>>();
     let goal = Some(Goal::Ours(SHARE_MAX));

@@ -7,7 +7,7 @@ use crate::harness::machine::undisturbed;
 use crate::harness::objects::{COLLECTION, EVENT_BYTES, object};
 use crate::harness::scale::{note, repetitions, scaled, scaled_rounds};
 use crate::harness::seed::post;
-use crate::harness::verdict::{Better, Goal, Refusal, Row, median, quantile};
+use crate::harness::verdict::{Goal, Refusal, Row, median, quantile};
 use crate::pairs::{Reader, alternate};
 use crate::stand::{Kind, Stand, cached, place};
 
@@ -53,14 +53,7 @@ pub(crate) async fn source(stand: &mut Stand) -> Result<Vec<Row>, Refusal> {
         })
         .await?;
         let of = |pick: &dyn Fn(&[f64; 4]) -> f64| rounds.iter().map(pick).collect::<Vec<_>>();
-        let row = |what: String, ours, theirs, goal| Row {
-            what,
-            unit: "ms".into(),
-            better: Better::Less,
-            ours,
-            theirs,
-            goal,
-        };
+        let row = |what: String, ours, theirs, goal| Row::less(what, "ms", ours, theirs, goal);
         let over = of(&|round| round[2] - round[3]);
         rows.extend([
             row(

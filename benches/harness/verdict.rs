@@ -78,6 +78,17 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// A row of which less is better.
+    pub(crate) fn less<W: Into<String>>(
+        what: W,
+        unit: &str,
+        ours: Vec<f64>,
+        theirs: Vec<f64>,
+        goal: Option<Goal>,
+    ) -> Self {
+        Self { what: what.into(), unit: unit.into(), better: Better::Less, ours, theirs, goal }
+    }
+
     /// The number that the goal is about: how many times better, or which part, or ours.
     pub(crate) fn ratio(&self) -> f64 {
         let theirs = if self.theirs.is_empty() { f64::NAN } else { median(&self.theirs) };

@@ -103,14 +103,7 @@ pub(crate) async fn watch_list(pair: &mut Pair) -> Result<Vec<Row>, Refusal> {
     .await?;
     let [ours_time, ours_cpu, ours_grown] = series.ours;
     let [theirs_time, theirs_cpu, theirs_grown] = series.theirs;
-    let row = |what: &str, unit: &str, ours, theirs, goal| Row {
-        what: what.into(),
-        unit: unit.into(),
-        better: Better::Less,
-        ours,
-        theirs,
-        goal,
-    };
+    let row = Row::less;
     Ok(vec![
         row("time until all have the end bookmark", "s", ours_time, theirs_time, Some(Goal::Gain(5.0))),
         row("server CPU", "s", ours_cpu, theirs_cpu, None),
@@ -191,14 +184,7 @@ async fn timed_with(
     .await?;
     let [ours_time, ours_cpu] = series.ours;
     let [theirs_time, theirs_cpu] = series.theirs;
-    let row = |what: &str, ours, theirs, goal| Row {
-        what: what.into(),
-        unit: "ms".into(),
-        better: Better::Less,
-        ours,
-        theirs,
-        goal,
-    };
+    let row = |what: &str, ours, theirs, goal| Row::less(what, "ms", ours, theirs, goal);
     Ok(vec![
         row("time", ours_time, theirs_time, time_goal),
         row("server CPU", ours_cpu, theirs_cpu, cpu_goal),

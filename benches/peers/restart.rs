@@ -11,7 +11,7 @@ use crate::harness::client::Client;
 use crate::harness::objects::{EVENT_BYTES, object};
 use crate::harness::scale::{note, scaled, scaled_rounds};
 use crate::harness::seed::{post, version_of};
-use crate::harness::verdict::{Better, Goal, Refusal, Row};
+use crate::harness::verdict::{Goal, Refusal, Row};
 use crate::measure::rounds;
 use crate::pair::{Pair, Peer};
 
@@ -39,14 +39,7 @@ pub(crate) async fn memory(pair: &mut Pair) -> Result<Vec<Row>, Refusal> {
     pair.compare("what a restart left", scaled(OBJECTS)).await?;
     let [ours, ours_anonymous] = series.ours;
     let [theirs, theirs_anonymous] = series.theirs;
-    let row = |what: &str, ours, theirs, goal| Row {
-        what: what.into(),
-        unit: "MiB".into(),
-        better: Better::Less,
-        ours,
-        theirs,
-        goal,
-    };
+    let row = |what: &str, ours, theirs, goal| Row::less(what, "MiB", ours, theirs, goal);
     Ok(vec![
         row("resident memory", ours, theirs, Some(Goal::Share(1.0 / 6.0))),
         row("of it no file's pages", ours_anonymous, theirs_anonymous, None),
@@ -71,14 +64,7 @@ pub(crate) async fn restart(pair: &mut Pair) -> Result<Vec<Row>, Refusal> {
     .await?;
     let [ours_live, ours_ready, ours_lists] = series.ours;
     let [theirs_live, theirs_ready, theirs_lists] = series.theirs;
-    let row = |what: &str, unit: &str, ours, theirs, goal| Row {
-        what: what.into(),
-        unit: unit.into(),
-        better: Better::Less,
-        ours,
-        theirs,
-        goal,
-    };
+    let row = Row::less;
     let live = "SIGKILL → every watcher has a new event";
     Ok(vec![
         row(live, "s", ours_live, theirs_live, Some(Goal::Gain(10.0))),
